@@ -1,0 +1,54 @@
+//===- Reader.h - From an .onnx file to a Model -----------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_ONNX_READER_H
+#define CONCORD_ONNX_READER_H
+
+#include "concord/onnx/Graph.h"
+
+#include <stdexcept>
+
+namespace concord::onnx {
+
+/// Every failure of the reader. `what()` is complete and ready to print:
+/// `FILE: node 'NAME' (OP, opset N): what is wrong; what to do`.
+class Error : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
+struct ReadOptions {
+  /// Values of symbolic dimensions (`--dim seq=128`).
+  std::map<std::string, int64_t> dims;
+  /// Shapes for inputs that declare none, or override them: name -> shape.
+  std::map<std::string, Shape> inputShapes;
+  /// Inputs to take as constants (a shape given as an input, say).
+  std::map<std::string, Tensor> constantInputs;
+  /// Constant folding keeps a folded result only up to this many bytes, unless
+  /// all of the node's inputs die with it (a transposed weight).
+  uint64_t foldLimit = 1 << 20;
+};
+
+/// Read, check, infer every shape, fold constants, inline `If` with a known
+/// condition and model-local functions, remove dead nodes. Throws `Error`.
+Model readModel(const std::string &path, const ReadOptions &options = {});
+
+/// The same from bytes; `directory` is where external data may lie.
+Model readModelFromMemory(std::span<const std::byte> bytes,
+                          const std::string &nameForMessages,
+                          const std::string &directory,
+                          const ReadOptions &options = {});
+
+/// A serialised TensorProto (`input_0.pb` of the ONNX node tests).
+Tensor readTensorProto(const std::string &path);
+/// Serialise one, name included.
+void writeTensorProto(const std::string &path, const std::string &name,
+                      const Tensor &tensor);
+
+} // namespace concord::onnx
+
+#endif // CONCORD_ONNX_READER_H
