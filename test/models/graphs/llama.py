@@ -192,6 +192,17 @@ class _Builder:
         with self.g.scope("act_fn"):
             return self.g.node("Mul", [x, self.g.node("Sigmoid", [x])])
 
+    def expert_weights(self, key, e):
+        """One expert's matrices under the names of an MLP, from the stack."""
+        c = self.c
+        for part, name, n_in, n_out in (
+                ("w1", "gate_proj", c.hidden, c.inner),
+                ("w3", "up_proj", c.hidden, c.inner),
+                ("w2", "down_proj", c.inner, c.hidden)):
+            stack = self.weights(f"{key}.experts.{part}",
+                                 (c.experts, n_in, n_out))
+            self.g.weight(f"{key}.experts.{e}.{name}.weight", stack[e])
+
     def mlp(self, key, x):
         c = self.c
         gate = self.linear(x, f"{key}.gate_proj", c.hidden, c.inner)
@@ -237,6 +248,7 @@ class _Builder:
             share = g.node("ScatterElements", [zeros, index, weight], axis=1)
             y = None
             for e in range(c.experts):
+                self.expert_weights(key, e)
                 with g.scope(f"experts.{e}"):
                     part = self.mlp(f"{key}.experts.{e}", flat)
                     mine = g.slice(share, e, e + 1, 1)
