@@ -18,10 +18,9 @@
 |* than the library's is accepted and the fields it lacks take their default,
 |* which is what all-zero bytes mean. Strings are UTF-8, NUL-terminated, and are
 |* copied unless it is said otherwise. Counts are in elements unless the name
-|* says bytes. Thread-safety: a context, and everything made from it, may be
-used
-|* by one thread at a time at CONCORD_THREAD_SINGLE and _SERIALIZED, and by any
-|* number at _MULTIPLE; different contexts are independent.
+|* says bytes. Thread-safety: a context, and all that is made from it, may be
+|* used by one thread at a time at CONCORD_THREAD_SINGLE and _SERIALIZED, and by
+|* any number at _MULTIPLE; different contexts are independent.
 |*
 |* What is declared but not built returns CONCORD_ERROR_NOT_SUPPORTED.
 |*

@@ -77,7 +77,7 @@ struct Node {
   uint64_t tripCount = 0;      ///< Loop; 0 = not known at compile time
   uint32_t site = 0;           ///< Issue and Wait
   double seconds = 0;          ///< Compute: predicted
-  std::vector<Node> children;  ///< Seq, Loop, Branch (one per arm)
+  std::vector<Node> children{}; ///< Seq, Loop, Branch (one per arm)
 };
 
 /// What one set of ranks runs.
