@@ -1,0 +1,161 @@
+//===- CommBufferize.cpp - One-shot bufferization of comm operations ------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Destination style gives most of it. What is particular: comm.start only *reads*
+// its outs as far as the analysis is concerned, and comm.wait is the writer. So an
+// in-place write between the two to either buffer is seen as a conflict (a later
+// read of the old value), and one-shot bufferization makes a copy instead.
+//
+//===----------------------------------------------------------------------===//
+
+#include "comm/Comm.h"
+
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
+
+using namespace mlir;
+using namespace mlir::bufferization;
+using namespace concord::comm;
+
+namespace {
+
+/// Replaces tensors by their buffers, keeping attributes; results that are tied
+/// to outs become the outs' buffers.
+LogicalResult bufferizeByName(Operation *op, RewriterBase &rewriter,
+                              const BufferizationOptions &options,
+                              BufferizationState &state) {
+  SmallVector<Value> operands;
+  bool changed = false;
+  for (Value operand : op->getOperands()) {
+    if (!isa<TensorType>(operand.getType())) {
+      operands.push_back(operand);
+      continue;
+    }
+    FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);
+    if (failed(buffer))
+      return failure();
+    operands.push_back(*buffer);
+    changed = true;
+  }
+  if (!changed)
+    return success();
+  SmallVector<Type> keptTypes;
+  for (Value result : op->getResults())
+    if (!isa<TensorType>(result.getType()))
+      keptTypes.push_back(result.getType());
+
+  OperationState newState(op->getLoc(), op->getName(), operands, keptTypes,
+                          op->getAttrs());
+  newState.propertiesAttr = op->getPropertiesAsAttribute();
+  Operation *newOp = rewriter.create(newState);
+
+  SmallVector<Value> replacements;
+  unsigned kept = 0, tied = 0;
+  SmallVector<Value> inits;
+  if (auto dst = dyn_cast<DestinationStyleOpInterface>(newOp))
+    llvm::append_range(inits, dst.getDpsInits());
+  for (Value result : op->getResults()) {
+    if (isa<TensorType>(result.getType()))
+      replacements.push_back(inits[tied++]);
+    else
+      replacements.push_back(newOp->getResult(kept++));
+  }
+  replaceOpWithBufferizedValues(rewriter, op, replacements);
+  return success();
+}
+
+/// Collectives and kernels: inputs are read, outs are written.
+template <typename OpTy, bool ReadsOuts>
+struct DestinationModel
+    : public DstBufferizableOpInterfaceExternalModel<
+          DestinationModel<OpTy, ReadsOuts>, OpTy> {
+  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
+                              const AnalysisState &) const {
+    if (cast<DestinationStyleOpInterface>(op).isDpsInit(&operand))
+      return ReadsOuts;
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *op, OpOperand &operand,
+                               const AnalysisState &) const {
+    return cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
+  }
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    return bufferizeByName(op, rewriter, options, state);
+  }
+};
+
+/// Operations that only read as far as the analysis is concerned.
+template <typename OpTy>
+struct ReadOnlyModel
+    : public BufferizableOpInterface::ExternalModel<ReadOnlyModel<OpTy>, OpTy> {
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
+                               const AnalysisState &) const {
+    return false;
+  }
+  AliasingValueList getAliasingValues(Operation *, OpOperand &,
+                                      const AnalysisState &) const {
+    return {};
+  }
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    return bufferizeByName(op, rewriter, options, state);
+  }
+};
+
+struct WeightModel
+    : public BufferizableOpInterface::ExternalModel<WeightModel, WeightOp> {
+  bool bufferizesToAllocation(Operation *, Value) const { return false; }
+  bool isWritable(Operation *, Value, const AnalysisState &) const {
+    return false; // Parameters are mapped read-only.
+  }
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &,
+                          BufferizationState &) const {
+    auto weight = cast<WeightOp>(op);
+    auto type = dyn_cast<RankedTensorType>(weight.getResult().getType());
+    if (!type)
+      return success();
+    OperationState newState(
+        op->getLoc(), op->getName(), ValueRange(),
+        TypeRange{MemRefType::get(type.getShape(), type.getElementType())},
+        op->getAttrs());
+    newState.propertiesAttr = op->getPropertiesAsAttribute();
+    Operation *newOp = rewriter.create(newState);
+    replaceOpWithBufferizedValues(rewriter, op, newOp->getResults());
+    return success();
+  }
+};
+
+template <typename... Ops>
+void attachDestination(MLIRContext *context) {
+  (Ops::template attachInterface<DestinationModel<Ops, false>>(*context), ...);
+}
+
+} // namespace
+
+void concord::comm::registerBufferizationModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, CommDialect *) {
+    attachDestination<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
+                      BroadcastOp, ScatterOp, PermuteOp, RecvOp, KernelOp>(
+        context);
+    SendOp::attachInterface<ReadOnlyModel<SendOp>>(*context);
+    // Outside the root these leave their outs as they are.
+    ReduceOp::attachInterface<DestinationModel<ReduceOp, true>>(*context);
+    GatherOp::attachInterface<DestinationModel<GatherOp, true>>(*context);
+    WaitOp::attachInterface<DestinationModel<WaitOp, true>>(*context);
+    StartOp::attachInterface<ReadOnlyModel<StartOp>>(*context);
+    WeightOp::attachInterface<WeightModel>(*context);
+  });
+}
