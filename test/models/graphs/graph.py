@@ -10,10 +10,10 @@ graph's opset.
 """
 
 import contextlib
+import os
 import zlib
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 # The IR version that came with an opset, so that old models look old.
@@ -213,14 +213,36 @@ INT64 = TensorProto.INT64
 BOOL = TensorProto.BOOL
 
 
+ALIGNMENT = 4096  # of tensors in an external data file, so that they can be mapped
+
+
 def save(model, path, external=False):
-    """Write a model; external data lies beside it as NAME.onnx.data."""
+    """Write a model; with `external`, big tensors go to NAME.onnx.data beside it.
+
+    Both files appear whole or not at all. The model is changed: its big tensors
+    then refer to the file.
+    """
     path = str(path)
     if external:
-        onnx.save_model(model, path, save_as_external_data=True,
-                        all_tensors_to_one_file=True,
-                        location=path.rsplit("/", 1)[-1] + ".data",
-                        size_threshold=1024)
-    else:
-        with open(path, "wb") as file:
-            file.write(model.SerializeToString(deterministic=True))
+        _externalise(model, path + ".data")
+    with open(path + ".part", "wb") as file:
+        file.write(model.SerializeToString(deterministic=True))
+    os.replace(path + ".part", path)
+
+
+def _externalise(model, path, threshold=1024):
+    with open(path + ".part", "wb") as file:
+        for tensor in model.graph.initializer:
+            if len(tensor.raw_data) < threshold:
+                continue
+            file.write(b"\0" * (-file.tell() % ALIGNMENT))
+            del tensor.external_data[:]
+            for key, value in (("location", os.path.basename(path)),
+                               ("offset", file.tell()),
+                               ("length", len(tensor.raw_data))):
+                entry = tensor.external_data.add()
+                entry.key, entry.value = key, str(value)
+            file.write(tensor.raw_data)
+            tensor.data_location = TensorProto.EXTERNAL
+            tensor.ClearField("raw_data")
+    os.replace(path + ".part", path)
