@@ -111,6 +111,7 @@ Description Description::parse(std::string_view text) {
   if (text.size() > kMaxText)
     invalidArgument("kernel description longer than 65536 bytes");
   Description result;
+  result.wholeText = std::string(text);
   size_t i = 0;
   while (i < text.size() && isKeyChar(text[i]))
     ++i;

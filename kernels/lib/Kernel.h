@@ -92,6 +92,14 @@ public:
   int64_t size(std::string_view key, int64_t least = 0,
                int64_t most = int64_t(1) << 40) const;
 
+  /// The whole text, for a family that reads it by itself (onnx/); counts as
+  /// having asked for every key.
+  std::string_view text() const {
+    for (const Entry &entry : entries)
+      entry.read = true;
+    return wholeText;
+  }
+
   /// Throws if some key was never asked for.
   void requireAllRead() const;
 
@@ -113,6 +121,7 @@ private:
   DType toDType(const Entry &entry, std::string_view text) const;
 
   std::string kernelName;
+  std::string wholeText;
   std::vector<Entry> entries;
 };
 

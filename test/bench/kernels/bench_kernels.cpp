@@ -1,0 +1,329 @@
+//===- bench_kernels.cpp - Our GEMM against oneDNN, alternating -----------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// For each shape, runs our gemm, dnnl_sgemm and a oneDNN matmul primitive with
+// reordered weights in turn, in one process and one thread, and prints medians
+// and the ratio (faster oneDNN time) / (our time). The floor is 1.
+//
+// bench_kernels [--filter TEXT] [--rounds N] [--json FILE] [--allocs]
+//
+//===----------------------------------------------------------------------===//
+
+#include "concord/kernel.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+long mallocCalls = 0;
+
+struct Buffer {
+  explicit Buffer(size_t floats)
+      : data(static_cast<float *>(
+            aligned_alloc(64, (floats * 4 + 127) / 64 * 64))) {
+    for (size_t i = 0; i < floats; ++i)
+      data[i] = float(int(i * 2654435761u >> 16 & 1023) - 512) / 512.0f;
+  }
+  Buffer(const Buffer &) = delete;
+  ~Buffer() { free(data); }
+  float *data;
+};
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2,
+                   values.end());
+  return values[values.size() / 2];
+}
+
+double timeOf(const std::function<void()> &body, int iterations) {
+  auto start = Clock::now();
+  for (int i = 0; i < iterations; ++i)
+    body();
+  return std::chrono::duration<double>(Clock::now() - start).count() /
+         iterations;
+}
+
+struct Row {
+  std::string name;
+  double ours, sgemm, primitive;
+};
+
+std::vector<Row> rows;
+int rounds = 15;
+
+void compare(const std::string &name, double flops,
+             const std::function<void()> &ours,
+             const std::function<void()> &sgemm,
+             const std::function<void()> &primitive) {
+  ours();
+  sgemm();
+  primitive();
+  int iterations = std::max(1, int(1e-3 / std::max(timeOf(ours, 1), 1e-7)));
+  std::vector<double> a, b, c;
+  for (int round = 0; round < rounds; ++round) {
+    a.push_back(timeOf(ours, iterations));
+    b.push_back(timeOf(sgemm, iterations));
+    c.push_back(timeOf(primitive, iterations));
+  }
+  Row row{name, median(a), median(b), median(c)};
+  rows.push_back(row);
+  printf("%-34s %10.2f us %7.1f GF/s | sgemm %10.2f us | matmul %10.2f us | "
+         "ratio %.2f%s\n",
+         name.c_str(), row.ours * 1e6, flops / row.ours * 1e-9, row.sgemm * 1e6,
+         row.primitive * 1e6, std::min(row.sgemm, row.primitive) / row.ours,
+         std::min(row.sgemm, row.primitive) < row.ours ? "  *" : "");
+  fflush(stdout);
+}
+
+struct OurKernel {
+  explicit OurKernel(const std::string &text) {
+    info.struct_size = sizeof info;
+    if (concord_kernel_create(text.c_str(), &kernel, &info) != 0) {
+      fprintf(stderr, "%s: %s\n", text.c_str(), concord_kernel_last_error());
+      exit(2);
+    }
+    workspace = aligned_alloc(64, info.workspace_bytes / 64 * 64 + 64);
+    packed = aligned_alloc(64, info.packed_weight_bytes / 64 * 64 + 64);
+  }
+  ~OurKernel() {
+    concord_kernel_destroy(kernel);
+    free(workspace);
+    free(packed);
+  }
+  concord_kernel *kernel = nullptr;
+  concord_kernel_info info = {};
+  void *workspace, *packed;
+};
+
+double worst(const float *a, const float *b, size_t n) {
+  double error = 0;
+  for (size_t i = 0; i < n; ++i)
+    error = std::max(error, double(std::fabs(a[i] - b[i])));
+  return error;
+}
+
+void weightShape(int64_t m, int64_t k, int64_t n) {
+  using namespace dnnl;
+  static engine cpu(engine::kind::cpu, 0);
+  static stream queue(cpu);
+  Buffer a(m * k), w(k * n), c0(m * n), c1(m * n), c2(m * n);
+  std::string text = "gemm dtype=f32 k=" + std::to_string(k) +
+                     " m=" + std::to_string(m) + " n=" + std::to_string(n) +
+                     " packed=1";
+  OurKernel ours(text);
+  concord_kernel_pack(ours.kernel, w.data, ours.packed);
+  memory::desc ad({m, k}, memory::data_type::f32, memory::format_tag::ab);
+  memory::desc wAny({k, n}, memory::data_type::f32, memory::format_tag::any);
+  memory::desc wd({k, n}, memory::data_type::f32, memory::format_tag::ab);
+  memory::desc cd({m, n}, memory::data_type::f32, memory::format_tag::ab);
+  matmul::primitive_desc pd(matmul::desc(ad, wAny, cd), cpu);
+  memory wUser(wd, cpu, w.data), wPacked(pd.weights_desc(), cpu);
+  reorder(wUser, wPacked).execute(queue, wUser, wPacked);
+  memory am(ad, cpu, a.data), cm(cd, cpu, c2.data);
+  matmul primitive(pd);
+  std::unordered_map<int, memory> args = {
+      {DNNL_ARG_SRC, am}, {DNNL_ARG_WEIGHTS, wPacked}, {DNNL_ARG_DST, cm}};
+  void *pointers[] = {a.data, ours.packed, c0.data};
+  std::string name = "M" + std::to_string(m) + " K" + std::to_string(k) + " N" +
+                     std::to_string(n);
+  compare(
+      name, 2.0 * m * k * n,
+      [&] { concord_kernel_run(ours.kernel, pointers, ours.workspace); },
+      [&] {
+        dnnl_sgemm('N', 'N', m, n, k, 1.0f, a.data, k, w.data, n, 0.0f, c1.data,
+                   n);
+      },
+      [&] { primitive.execute(queue, args); });
+  if (worst(c0.data, c1.data, m * n) > 1e-3 * std::sqrt(double(k))) {
+    fprintf(stderr, "%s: results differ by %g\n", name.c_str(),
+            worst(c0.data, c1.data, m * n));
+    exit(1);
+  }
+}
+
+void batchShape(int64_t batch, int64_t m, int64_t k, int64_t n, bool transB) {
+  using namespace dnnl;
+  static engine cpu(engine::kind::cpu, 0);
+  static stream queue(cpu);
+  Buffer a(batch * m * k), w(batch * k * n), c0(batch * m * n),
+      c1(batch * m * n), c2(batch * m * n);
+  std::string text =
+      "gemm astrides=[" + std::to_string(m * k) + "] batch=[" +
+      std::to_string(batch) + "] bstrides=[" + std::to_string(k * n) +
+      "] cstrides=[" + std::to_string(m * n) +
+      "] dtype=f32 k=" + std::to_string(k) + " m=" + std::to_string(m) +
+      " n=" + std::to_string(n) + (transB ? " transb=1" : "");
+  OurKernel ours(text);
+  memory::desc ad({batch, m, k}, memory::data_type::f32,
+                  memory::format_tag::abc);
+  memory::desc wd({batch, k, n}, memory::data_type::f32,
+                  transB ? memory::format_tag::acb : memory::format_tag::abc);
+  memory::desc cd({batch, m, n}, memory::data_type::f32,
+                  memory::format_tag::abc);
+  matmul::primitive_desc pd(matmul::desc(ad, wd, cd), cpu);
+  memory am(ad, cpu, a.data), wm(wd, cpu, w.data), cm(cd, cpu, c2.data);
+  matmul primitive(pd);
+  std::unordered_map<int, memory> args = {
+      {DNNL_ARG_SRC, am}, {DNNL_ARG_WEIGHTS, wm}, {DNNL_ARG_DST, cm}};
+  void *pointers[] = {a.data, w.data, c0.data};
+  std::string name = std::to_string(batch) + " x M" + std::to_string(m) + " K" +
+                     std::to_string(k) + " N" + std::to_string(n) +
+                     (transB ? " B^T" : "");
+  compare(
+      name, 2.0 * batch * m * k * n,
+      [&] { concord_kernel_run(ours.kernel, pointers, ours.workspace); },
+      [&] {
+        for (int64_t b = 0; b < batch; ++b)
+          dnnl_sgemm('N', transB ? 'T' : 'N', m, n, k, 1.0f, a.data + b * m * k,
+                     k, w.data + b * k * n, transB ? k : n, 0.0f,
+                     c1.data + b * m * n, n);
+      },
+      [&] { primitive.execute(queue, args); });
+  if (worst(c0.data, c1.data, batch * m * n) > 1e-3 * std::sqrt(double(k))) {
+    fprintf(stderr, "%s: results differ\n", name.c_str());
+    exit(1);
+  }
+}
+
+/// How often one execute of a oneDNN primitive allocates, and one of our runs.
+void countAllocations() {
+  using namespace dnnl;
+  engine cpu(engine::kind::cpu, 0);
+  stream queue(cpu);
+  int64_t m = 128, k = 384, n = 384;
+  Buffer a(m * k), w(k * n), c(m * n);
+  primitive_attr attr;
+  attr.set_scratchpad_mode(scratchpad_mode::user);
+  memory::desc ad({m, k}, memory::data_type::f32, memory::format_tag::ab);
+  memory::desc wd({k, n}, memory::data_type::f32, memory::format_tag::ab);
+  memory::desc cd({m, n}, memory::data_type::f32, memory::format_tag::ab);
+  matmul::primitive_desc pd(matmul::desc(ad, wd, cd), attr, cpu);
+  memory scratch(pd.scratchpad_desc(), cpu);
+  memory am(ad, cpu, a.data), wm(wd, cpu, w.data), cm(cd, cpu, c.data);
+  matmul primitive(pd);
+  std::unordered_map<int, memory> args = {{DNNL_ARG_SRC, am},
+                                          {DNNL_ARG_WEIGHTS, wm},
+                                          {DNNL_ARG_DST, cm},
+                                          {DNNL_ARG_SCRATCHPAD, scratch}};
+  std::vector<dnnl_exec_arg_t> raw;
+  for (auto &[index, value] : args)
+    raw.push_back({index, value.get()});
+  for (int i = 0; i < 3; ++i)
+    dnnl_primitive_execute(primitive.get(), queue.get(), int(raw.size()),
+                           raw.data());
+  long before = mallocCalls;
+  for (int i = 0; i < 100; ++i)
+    dnnl_primitive_execute(primitive.get(), queue.get(), int(raw.size()),
+                           raw.data());
+  printf("oneDNN matmul with user scratchpad: %.2f allocations per execute\n",
+         double(mallocCalls - before) / 100);
+  before = mallocCalls;
+  for (int i = 0; i < 100; ++i)
+    dnnl_sgemm('N', 'N', m, n, k, 1.0f, a.data, k, w.data, n, 0.0f, c.data, n);
+  printf("dnnl_sgemm: %.2f allocations per call\n",
+         double(mallocCalls - before) / 100);
+  OurKernel ours("gemm dtype=f32 k=384 m=128 n=384");
+  void *pointers[] = {a.data, w.data, c.data};
+  before = mallocCalls;
+  for (int i = 0; i < 100; ++i)
+    concord_kernel_run(ours.kernel, pointers, ours.workspace);
+  printf("concord gemm: %.2f allocations per run\n",
+         double(mallocCalls - before) / 100);
+}
+
+} // namespace
+
+// The counter for --allocs: every allocation of this process passes here.
+extern "C" void *__libc_malloc(size_t);
+extern "C" void *__libc_memalign(size_t, size_t);
+extern "C" void *malloc(size_t size) {
+  ++mallocCalls;
+  return __libc_malloc(size);
+}
+extern "C" int posix_memalign(void **out, size_t align, size_t size) {
+  ++mallocCalls;
+  *out = __libc_memalign(align, size);
+  return *out ? 0 : 12;
+}
+
+int main(int argc, char **argv) {
+  std::string filter, json;
+  for (int i = 1; i < argc; ++i) {
+    std::string option = argv[i];
+    if (option == "--allocs") {
+      countAllocations();
+      return 0;
+    }
+    if (option == "--filter" && i + 1 < argc)
+      filter = argv[++i];
+    else if (option == "--rounds" && i + 1 < argc)
+      rounds = std::max(1, atoi(argv[++i]));
+    else if (option == "--json" && i + 1 < argc)
+      json = argv[++i];
+    else {
+      fprintf(stderr, "usage: bench_kernels [--filter TEXT] [--rounds N] "
+                      "[--json FILE] [--allocs]\n");
+      return 2;
+    }
+  }
+  setenv("OMP_NUM_THREADS", "1", 1);
+  const int64_t sizes[][2] = {{384, 384},  {384, 1536}, {1536, 384}, {768, 768},
+                              {768, 3072}, {3072, 768}, {192, 384},  {384, 192},
+                              {384, 768},  {4096, 4096}};
+  auto wanted = [&](const std::string &name) {
+    return (name + " ").find(filter + (filter.empty() ? "" : " ")) !=
+           std::string::npos;
+  };
+  for (auto [k, n] : sizes)
+    for (int64_t m : {1, 2, 4, 8, 16, 32, 128, 256, 512, 1024})
+      if (wanted("M" + std::to_string(m) + " K" + std::to_string(k) + " N" +
+                 std::to_string(n)))
+        weightShape(m, k, n);
+  if (wanted("batch"))
+    for (int64_t batch : {12, 6}) {
+      batchShape(batch, 128, 32, 128, true);
+      batchShape(batch, 128, 32, 128, false);
+      batchShape(batch, 128, 128, 32, false);
+      batchShape(batch, 128, 64, 128, true);
+      batchShape(batch, 128, 128, 64, false);
+    }
+  int below = 0;
+  for (const Row &row : rows)
+    below += std::min(row.sgemm, row.primitive) < row.ours;
+  printf("%zu shapes, %d below the floor of 1.0\n", rows.size(), below);
+  if (!json.empty()) {
+    FILE *file = fopen(json.c_str(), "w");
+    if (!file)
+      return 2;
+    fprintf(file, "{\"rows\":[");
+    for (size_t i = 0; i < rows.size(); ++i) {
+      double ratio = std::min(rows[i].sgemm, rows[i].primitive) / rows[i].ours;
+      fprintf(file,
+              "%s{\"name\":\"gemm %s: oneDNN time / ours\",\"value\":%.4f,"
+              "\"unit\":\"x\",\"floor\":1.0,\"ok\":%s}",
+              i ? "," : "", rows[i].name.c_str(), ratio,
+              ratio >= 1.0 ? "true" : "false");
+    }
+    fprintf(file, "]}\n");
+    fclose(file);
+  }
+  return 0;
+}
