@@ -94,41 +94,66 @@ struct ShardedDim {
 };
 struct ShardingSpec {
   std::string tensorName;
-  std::vector<std::vector<int64_t>> devices; ///< groups; one device each unless replicated
+  std::vector<std::vector<int64_t>>
+      devices; ///< groups; one device each unless replicated
   std::vector<ShardedDim> dims;
 };
 
 struct Node {
-  std::string name;   ///< the model's own name, or "OpType#index" where it has none
+  std::string
+      name; ///< the model's own name, or "OpType#index" where it has none
   std::string domain; ///< "" is ai.onnx
   std::string opType;
-  int64_t opset = 0;  ///< the opset version imported for `domain`
-  std::vector<ValueId> inputs; ///< kNoValue for an absent optional
+  int64_t opset = 0;            ///< the opset version imported for `domain`
+  std::vector<ValueId> inputs;  ///< kNoValue for an absent optional
   std::vector<ValueId> outputs; ///< kNoValue for an output nobody takes
   std::map<std::string, Attribute> attributes;
+  /// IR 11 annotations of the chosen configuration
+  /// (ReadOptions::configuration).
   std::vector<ShardingSpec> shardings;
+  int64_t pipelineStage =
+      -1; ///< hint of the same annotation; -1 when not given
   std::map<std::string, std::string> metadata;
 
   const Attribute *attribute(std::string_view name) const;
   int64_t intAttr(std::string_view name, int64_t otherwise) const;
   double floatAttr(std::string_view name, double otherwise) const;
-  std::string stringAttr(std::string_view name, std::string_view otherwise) const;
+  std::string stringAttr(std::string_view name,
+                         std::string_view otherwise) const;
   std::vector<int64_t> intsAttr(std::string_view name,
                                 std::vector<int64_t> otherwise = {}) const;
 };
 
+/// A graph. `outputs` carry the model's output names: where the model returns
+/// an input or another output under a new name, an Identity node makes the
+/// name.
+///
+/// `If` whose condition is only known at run time keeps its branches as graphs
+/// in the attributes `then_branch` and `else_branch`. What a branch captures
+/// from outside is explicit: the node's operands are the condition, then the
+/// captured values; both branches have one input per captured value, in that
+/// order (branch `inputs[i]` is node `inputs[1 + i]`), whether they use it or
+/// not. Captured constants are not operands but constants of the branch.
 struct Graph {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes; ///< in a topological order
-  std::vector<ValueId> inputs;  ///< model inputs that have no initialiser
+  std::vector<Node> nodes;     ///< in a topological order
+  std::vector<ValueId> inputs; ///< model inputs that have no initialiser
   std::vector<ValueId> outputs;
+};
+
+/// A named set of devices that sharding annotations refer to (IR 11).
+struct DeviceConfiguration {
+  std::string name;
+  int64_t numDevices = 0;
+  std::vector<std::string> devices; ///< names; empty or numDevices of them
 };
 
 struct Model {
   std::string path;
   int64_t irVersion = 0;
   std::map<std::string, int64_t> opsets; ///< domain -> version
+  std::vector<DeviceConfiguration> configurations;
   Graph graph;
 };
 

@@ -22,13 +22,13 @@
 namespace concord::onnx {
 
 /// A node as an operator's functions see it: attributes, operand and result
-/// types, and the data of operands that are compile-time constants. Built from a
-/// Graph node by the reader and from an `onnx.node` operation by the passes.
+/// types, and the data of operands that are compile-time constants. Built from
+/// a Graph node by the reader and from an `onnx.node` operation by the passes.
 struct NodeView {
-  const Node *node = nullptr; ///< opType, domain, opset, attributes, name
-  std::vector<TensorType> inputs;      ///< dtype Invalid when absent
+  const Node *node = nullptr;     ///< opType, domain, opset, attributes, name
+  std::vector<TensorType> inputs; ///< dtype Invalid when absent
   std::vector<const Tensor *> constants; ///< null when not a constant
-  std::vector<TensorType> outputs;     ///< filled by `infer`
+  std::vector<TensorType> outputs;       ///< filled by `infer`
 
   bool hasInput(size_t i) const {
     return i < inputs.size() && inputs[i].dtype != DType::Invalid;
@@ -56,6 +56,13 @@ struct OpDef {
   ShardFn shard;   ///< null: no dimension may be split
   KernelFn kernel; ///< null: only the compiler lowers it (collectives, If)
 };
+
+/// The mechanical description of any node: `onnx.NAME key=value ...` with the
+/// operator's name in lower case and the keys sorted: `attr.KEY` per attribute,
+/// `in` and `out` as lists of `[dtype,d0,d1,...]` (`[none]` when absent) and
+/// `opset`. A tensor attribute of one element is `[dtype,value]`; larger ones
+/// and graphs have no description (returns an empty string).
+std::string describe(const NodeView &view);
 
 /// The entry for an operator, or null when it is not supported.
 const OpDef *findOp(std::string_view domain, std::string_view name);

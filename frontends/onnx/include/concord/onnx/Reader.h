@@ -31,6 +31,15 @@ struct ReadOptions {
   /// Constant folding keeps a folded result only up to this many bytes, unless
   /// all of the node's inputs die with it (a transposed weight).
   uint64_t foldLimit = 1 << 20;
+  /// Number of ranks that collectives of the model span; needed for the shapes
+  /// of gathers and scatters that do not say their group size themselves.
+  int64_t world = 1;
+  /// Group sizes for `group_type` of the Nccl* operators where they differ from
+  /// `world` (`--group-type 4=tp` resolved by the caller): type -> size.
+  std::map<int64_t, int64_t> groupSizes;
+  /// Which device configuration's sharding annotations to take; the model's
+  /// first when empty.
+  std::string configuration;
 };
 
 /// Read, check, infer every shape, fold constants, inline `If` with a known

@@ -1,0 +1,791 @@
+//===- BuildNodes.cpp - Resolving, inferring and inlining nodes
+//-------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The walk over nodes. Order is established first (exporters are not always
+// careful), so that afterwards every operand's type, and its data where it is
+// known, are at hand when a node is met.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Builder.h"
+#include "Infer.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+namespace concord::onnx::detail {
+
+namespace {
+
+// Nested functions can double at every level; this many nodes is far above any
+// real model and soon reached by a hostile one.
+constexpr int64_t kMaxNodes = 1 << 20;
+constexpr int kMaxScopes = 64;
+
+std::string qualified(const std::string &domain, const std::string &op) {
+  return domain.empty() ? op : domain + "." + op;
+}
+
+/// Names that a graph takes from outside.
+void freeNames(const wire::Graph &graph, std::vector<std::string> &names) {
+  std::unordered_set<std::string> own;
+  for (const wire::Tensor &tensor : graph.initializer())
+    own.insert(tensor.name());
+  for (const wire::ValueInfo &info : graph.input())
+    own.insert(info.name());
+  for (const wire::Node &node : graph.node())
+    own.insert(node.output().begin(), node.output().end());
+  auto use = [&](const std::string &name) {
+    if (!name.empty() && !own.count(name))
+      names.push_back(name);
+  };
+  for (const wire::Node &node : graph.node()) {
+    for (const std::string &name : node.input())
+      use(name);
+    for (const wire::Attribute &attribute : node.attribute()) {
+      std::vector<std::string> inner;
+      if (attribute.has_g())
+        freeNames(attribute.g(), inner);
+      for (const wire::Graph &g : attribute.graphs())
+        freeNames(g, inner);
+      for (const std::string &name : inner)
+        use(name);
+    }
+  }
+  for (const wire::ValueInfo &info : graph.output())
+    use(info.name());
+}
+
+std::vector<std::string> usedNames(const wire::Node &node) {
+  std::vector<std::string> names;
+  for (const std::string &name : node.input())
+    if (!name.empty())
+      names.push_back(name);
+  for (const wire::Attribute &attribute : node.attribute()) {
+    if (attribute.has_g())
+      freeNames(attribute.g(), names);
+    for (const wire::Graph &g : attribute.graphs())
+      freeNames(g, names);
+  }
+  return names;
+}
+
+std::string label(const wire::Node &node, int index) {
+  return node.name().empty() ? node.op_type() + "#" + std::to_string(index)
+                             : node.name();
+}
+
+/// Why an operator that ONNX defines is not in the registry.
+const char *reasonUnsupported(const std::string &op) {
+  auto starts = [&](const char *text) { return op.rfind(text, 0) == 0; };
+  if (op == "Loop" || op == "Scan")
+    return "loops are not supported; export the model with the loop unrolled";
+  if (starts("Sequence") || op == "SplitToSequence" ||
+      op == "ConcatFromSequence")
+    return "sequences are not supported; use tensors";
+  if (starts("Optional"))
+    return "optional values are not supported; use tensors";
+  if (starts("String") || op == "RegexFullMatch" || op == "TfIdfVectorizer")
+    return "strings are not supported; run the tokenizer outside the model";
+  if (starts("Random") || op == "Bernoulli" || op == "Multinomial")
+    return "random numbers are not supported; pass them as an input";
+  if (op == "RNN" || op == "LSTM" || op == "GRU")
+    return "recurrent layers are not supported";
+  if (op == "GroupQueryAttention" || op == "MoE" || op == "QMoE" ||
+      op == "MatMulNBits" || op == "SkipSimplifiedLayerNormalization")
+    return "this fused operator is not supported; export the model without "
+           "onnxruntime's fusions";
+  return nullptr;
+}
+
+} // namespace
+
+// --- values and names -------------------------------------------------------
+
+ValueId Builder::addValue(Graph &graph, std::string name, TensorType type) {
+  graph.values.push_back({std::move(name), std::move(type), std::nullopt});
+  return static_cast<ValueId>(graph.values.size() - 1);
+}
+
+ValueId Builder::addConstant(Graph &graph, std::string name, Tensor tensor) {
+  const ValueId id = addValue(graph, std::move(name), tensor.type);
+  graph.values[id].constant = std::move(tensor);
+  return id;
+}
+
+void Builder::define(Scope &scope, const std::string &name, ValueId id,
+                     const std::string &by) {
+  if (name.empty())
+    fail(by + " has an empty name");
+  if (!scope.names.emplace(name, id).second)
+    fail("'" + name + "' is defined twice, the second time by " + by +
+         "; names must be unique");
+}
+
+/// The value of `name` in the scope's graph, captured from outside if need be.
+std::optional<ValueId> Builder::lookup(Scope &scope, const std::string &name) {
+  if (auto it = scope.names.find(name); it != scope.names.end())
+    return it->second;
+  if (!scope.parent)
+    return std::nullopt;
+  std::optional<ValueId> outer = lookup(*scope.parent, name);
+  if (!outer || *outer == kNoValue || scope.parent->graph == scope.graph)
+    return outer;
+  for (const auto &[from, to] : scope.captures)
+    if (from == *outer)
+      return to;
+  // By copy: adding a value may move the storage a reference would be into.
+  const Value value = scope.parent->graph->values[*outer];
+  if (value.constant) {
+    const ValueId id = addConstant(*scope.graph, value.name, *value.constant);
+    scope.names.emplace(name, id);
+    return id;
+  }
+  const ValueId id = addValue(*scope.graph, value.name, value.type);
+  scope.captures.emplace_back(*outer, id);
+  return id;
+}
+
+std::string Builder::nodePrefix(const Node &node) const {
+  return source.name + ": node '" + node.name + "' (" +
+         qualified(node.domain, node.opType) + ", opset " +
+         std::to_string(node.opset) + "): ";
+}
+
+std::string Builder::uniqueNodeName(const wire::Node &proto, int index,
+                                    const Scope &scope) {
+  std::string name = scope.prefix + label(proto, index);
+  if (nodeNames.insert(name).second)
+    return name;
+  name += "#" + std::to_string(index);
+  while (!nodeNames.insert(name).second)
+    name += "'";
+  return name;
+}
+
+/// The model inputs that a value is computed from, for messages.
+std::string Builder::originOf(const Graph &graph, ValueId id) const {
+  std::unordered_map<ValueId, const Node *> producers;
+  for (const Node &node : graph.nodes)
+    for (ValueId output : node.outputs)
+      producers[output] = &node;
+  std::vector<ValueId> work = {id};
+  std::unordered_set<ValueId> seen = {id};
+  std::vector<std::string> origins;
+  while (!work.empty()) {
+    const ValueId value = work.back();
+    work.pop_back();
+    auto it = producers.find(value);
+    if (it == producers.end()) {
+      if (!graph.values[value].constant)
+        origins.push_back(graph.values[value].name);
+      continue;
+    }
+    for (ValueId input : it->second->inputs)
+      if (input != kNoValue && seen.insert(input).second)
+        work.push_back(input);
+  }
+  std::sort(origins.begin(), origins.end());
+  const std::string &name = graph.values[id].name;
+  if (origins.empty())
+    return "'" + name + "' could not be computed at compile time";
+  if (origins.size() == 1 && origins[0] == name)
+    return "bind the input to data with --const " + name + "=FILE";
+  std::string list;
+  for (size_t i = 0; i < origins.size() && i < 4; ++i)
+    list += (i ? ", " : "") + origins[i];
+  return "'" + name + "' is computed from input " + list +
+         "; bind that to data with --const " + origins[0] + "=FILE";
+}
+
+// --- order ------------------------------------------------------------------
+
+template <typename Nodes>
+std::vector<int> Builder::sortNodes(const Nodes &nodes, const Scope &scope) {
+  const int count = nodes.size();
+  std::unordered_map<std::string, int> producers;
+  for (int i = 0; i < count; ++i)
+    for (const std::string &name : nodes[i].output()) {
+      if (name.empty())
+        continue;
+      auto [it, isNew] = producers.emplace(name, i);
+      if (!isNew)
+        fail("'" + name + "' is produced twice, by node '" +
+             label(nodes[it->second], it->second) + "' and by node '" +
+             label(nodes[i], i) + "'; names must be unique");
+    }
+  auto visible = [&](const std::string &name) {
+    for (const Scope *s = &scope; s; s = s->parent)
+      if (s->names.count(name))
+        return true;
+    return false;
+  };
+  std::vector<std::vector<int>> users(count);
+  std::vector<int> missing(count, 0);
+  bool sorted = true;
+  for (int i = 0; i < count; ++i) {
+    for (const std::string &name : usedNames(nodes[i])) {
+      auto it = producers.find(name);
+      if (it != producers.end()) {
+        users[it->second].push_back(i);
+        ++missing[i];
+        sorted &= it->second < i;
+      } else if (!visible(name)) {
+        fail("node '" + scope.prefix + label(nodes[i], i) + "' (" +
+             nodes[i].op_type() + ") reads '" + name +
+             "', which is no input, no initializer and no node's output; the "
+             "model is incomplete");
+      }
+    }
+  }
+  std::vector<int> order;
+  order.reserve(count);
+  if (sorted) {
+    for (int i = 0; i < count; ++i)
+      order.push_back(i);
+    return order;
+  }
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (int i = 0; i < count; ++i)
+    if (missing[i] == 0)
+      ready.push(i);
+  while (!ready.empty()) {
+    const int i = ready.top();
+    ready.pop();
+    order.push_back(i);
+    for (int user : users[i])
+      if (--missing[user] == 0)
+        ready.push(user);
+  }
+  if (static_cast<int>(order.size()) == count)
+    return order;
+  // Some cycle lies among the nodes that are left: walk to producers, each of
+  // which still misses something, until one repeats.
+  int at = 0;
+  while (missing[at] == 0)
+    ++at;
+  std::vector<int> path;
+  std::vector<int> position(count, -1);
+  while (position[at] < 0) {
+    position[at] = static_cast<int>(path.size());
+    path.push_back(at);
+    for (const std::string &name : usedNames(nodes[at])) {
+      auto it = producers.find(name);
+      if (it != producers.end() && missing[it->second] > 0) {
+        at = it->second;
+        break;
+      }
+    }
+  }
+  std::string cycle;
+  const size_t length = path.size() - position[at];
+  for (size_t i = 0; i < length; ++i) {
+    if (i == 8 && length > 10) {
+      cycle += "... (" + std::to_string(length - 8) + " more) -> ";
+      break;
+    }
+    const int n = path[path.size() - 1 - i];
+    cycle += "'" + label(nodes[n], n) + "' -> ";
+  }
+  const int last = path.back();
+  fail("the graph has a cycle: " + cycle + "'" + label(nodes[last], last) +
+       "'; a model must be acyclic");
+}
+
+template <typename Nodes>
+void Builder::buildNodes(const Nodes &nodes, Scope &scope) {
+  if (scope.depth > kMaxScopes)
+    fail("functions and branches are nested more than " +
+         std::to_string(kMaxScopes) + " deep");
+  for (int index : sortNodes(nodes, scope))
+    buildNode(nodes[index], index, scope);
+}
+
+template void
+Builder::buildNodes(const google::protobuf::RepeatedPtrField<wire::Node> &,
+                    Scope &);
+
+// --- attributes -------------------------------------------------------------
+
+Attribute Builder::readAttribute(const wire::Attribute &proto) {
+  using Kind = wire::Attribute;
+  auto kind = proto.type();
+  if (kind == Kind::UNDEFINED) { // written before IR version 2 was settled
+    kind = proto.has_t()              ? Kind::TENSOR
+           : proto.has_g()            ? Kind::GRAPH
+           : proto.floats_size() > 0  ? Kind::FLOATS
+           : proto.ints_size() > 0    ? Kind::INTS
+           : proto.strings_size() > 0 ? Kind::STRINGS
+           : !proto.s().empty()       ? Kind::STRING
+           : proto.f() != 0           ? Kind::FLOAT
+                                      : Kind::INT;
+  }
+  const std::string what = "attribute '" + proto.name() + "'";
+  switch (kind) {
+  case Kind::INT:
+    return static_cast<int64_t>(proto.i());
+  case Kind::FLOAT:
+    return static_cast<double>(proto.f());
+  case Kind::STRING:
+    return std::string(proto.s());
+  case Kind::INTS:
+    return std::vector<int64_t>(proto.ints().begin(), proto.ints().end());
+  case Kind::FLOATS:
+    return std::vector<double>(proto.floats().begin(), proto.floats().end());
+  case Kind::STRINGS:
+    return std::vector<std::string>(proto.strings().begin(),
+                                    proto.strings().end());
+  case Kind::TENSOR:
+    return tensorFromWire(proto.t(), source, what);
+  case Kind::SPARSE_TENSOR:
+  case Kind::SPARSE_TENSORS:
+    throw Error(what + " is sparse, which is not supported; store it dense");
+  case Kind::GRAPH:
+  case Kind::GRAPHS:
+    throw Error(what + " is a graph, which this operator does not take");
+  case Kind::TYPE_PROTO:
+  case Kind::TYPE_PROTOS:
+    throw Error(what + " is a type, which is not supported");
+  default:
+    throw Error(what + " is of an unknown or unsupported kind");
+  }
+}
+
+void Builder::readAttributes(const wire::Node &proto, Node &node,
+                             const Scope &scope) {
+  for (const wire::Attribute &attribute : proto.attribute()) {
+    std::optional<Attribute> value;
+    if (!attribute.ref_attr_name().empty()) {
+      if (!scope.arguments)
+        throw Error("attribute '" + attribute.name() +
+                    "' refers to a function's parameter outside a function");
+      auto it = scope.arguments->find(attribute.ref_attr_name());
+      if (it == scope.arguments->end())
+        continue; // not given to the function: the operator's own default
+      value = it->second;
+    } else if (node.opType == "If" &&
+               (attribute.has_g() || attribute.graphs_size() > 0)) {
+      continue; // buildIf reads the branches
+    } else {
+      value = readAttribute(attribute);
+    }
+    if (!node.attributes.emplace(attribute.name(), std::move(*value)).second)
+      throw Error("attribute '" + attribute.name() + "' is given twice");
+  }
+}
+
+void Builder::readAnnotations(const wire::Node &proto, Node &node) {
+  for (const wire::KeyValue &entry : proto.metadata_props())
+    node.metadata[entry.key()] = entry.value();
+  if (proto.device_configurations().empty())
+    return;
+  std::string wanted = options.configuration;
+  if (wanted.empty() && !model.configurations.empty())
+    wanted = model.configurations.front().name;
+  for (const auto &annotation : proto.device_configurations()) {
+    auto configuration = std::find_if(
+        model.configurations.begin(), model.configurations.end(),
+        [&](const auto &c) { return c.name == annotation.configuration_id(); });
+    if (configuration == model.configurations.end())
+      throw Error("its sharding annotation refers to device configuration '" +
+                  annotation.configuration_id() +
+                  "', which the model does not declare");
+    if (configuration->name != wanted)
+      continue;
+    node.pipelineStage = annotation.pipeline_stage();
+    for (const wire::ShardingSpec &proto : annotation.sharding_spec()) {
+      ShardingSpec spec;
+      spec.tensorName = proto.tensor_name();
+      auto device = [&](int64_t number) {
+        if (number < 0 || number >= configuration->numDevices)
+          throw Error("the sharding of '" + spec.tensorName +
+                      "' names device " + std::to_string(number) + " of " +
+                      std::to_string(configuration->numDevices));
+        return number;
+      };
+      for (int64_t number : proto.device()) {
+        std::vector<int64_t> group;
+        for (const wire::DeviceGroup &entry : proto.index_to_device_group_map())
+          if (entry.key() == number && group.empty())
+            for (int64_t member : entry.value())
+              group.push_back(device(member));
+        if (group.empty())
+          group.push_back(device(number));
+        spec.devices.push_back(std::move(group));
+      }
+      for (const wire::ShardedDim &dim : proto.sharded_dim()) {
+        ShardedDim result;
+        result.axis = dim.axis();
+        for (const wire::SimpleShardedDim &simple : dim.simple_sharding()) {
+          int64_t size = -1;
+          if (simple.dim_case() == wire::SimpleShardedDim::kDimValue)
+            size = simple.dim_value();
+          else if (auto bound = dimValue(simple.dim_param()))
+            size = *bound;
+          if (simple.num_shards() < 1)
+            throw Error("the sharding of '" + spec.tensorName + "' has " +
+                        std::to_string(simple.num_shards()) + " shards");
+          result.dims.emplace_back(size, simple.num_shards());
+        }
+        spec.dims.push_back(std::move(result));
+      }
+      node.shardings.push_back(std::move(spec));
+    }
+  }
+}
+
+// --- one node ---------------------------------------------------------------
+
+NodeView Builder::view(const Node &node, const Graph &graph) const {
+  NodeView view;
+  view.node = &node;
+  for (ValueId id : node.inputs) {
+    if (id == kNoValue) {
+      view.inputs.emplace_back();
+      view.constants.push_back(nullptr);
+      continue;
+    }
+    const Value &value = graph.values[id];
+    view.inputs.push_back(value.type);
+    view.constants.push_back(value.constant ? &*value.constant : nullptr);
+  }
+  return view;
+}
+
+void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
+  if (++nodesBuilt > kMaxNodes)
+    fail("more than " + std::to_string(kMaxNodes) +
+         " nodes after inlining functions");
+  Node node;
+  node.name = uniqueNodeName(proto, index, scope);
+  node.opType = proto.op_type();
+  node.domain = proto.domain();
+  if (node.domain == "ai.onnx")
+    node.domain.clear();
+  if (node.domain == ".com.microsoft")
+    node.domain = "com.microsoft";
+  if (auto it = scope.opsets->find(node.domain); it != scope.opsets->end())
+    node.opset = it->second;
+  else if (node.domain.empty())
+    throw Error(nodePrefix(node) +
+                "the model imports no opset for the standard operators; it is "
+                "incomplete");
+  else
+    node.opset = 1;
+  // The oldest writers had these in the standard domain.
+  if (node.opType.rfind("Nccl", 0) == 0)
+    node.domain = "com.microsoft";
+  // Before its attributes, which may be of kinds that only it would have.
+  const std::string functionKey =
+      node.domain + ":" + node.opType + ":" + proto.overload();
+  const auto function = functions.find(functionKey);
+  const bool isIf = node.domain.empty() && node.opType == "If";
+  const OpDef *def = findOp(node.domain, node.opType);
+  if (function == functions.end() && !isIf && !def) {
+    const char *reason = reasonUnsupported(node.opType);
+    throw Error(nodePrefix(node) +
+                (reason ? std::string(reason)
+                        : "unknown operator; express it with operators of "
+                          "docs/onnx.md or add it as a model function"));
+  }
+  try {
+    readAttributes(proto, node, scope);
+    readAnnotations(proto, node);
+    for (const std::string &name : proto.input()) {
+      if (name.empty()) {
+        node.inputs.push_back(kNoValue);
+        continue;
+      }
+      std::optional<ValueId> id = lookup(scope, name);
+      if (!id)
+        throw Error("reads '" + name + "', which is not defined");
+      node.inputs.push_back(*id);
+    }
+  } catch (const Error &error) {
+    throw Error(nodePrefix(node) + error.what());
+  }
+  // Trailing absent operands say nothing.
+  while (!node.inputs.empty() && node.inputs.back() == kNoValue)
+    node.inputs.pop_back();
+
+  if (function != functions.end()) {
+    for (const std::string &name : proto.output())
+      node.outputs.push_back(name.empty() ? kNoValue : 0);
+    const std::vector<std::string> names(proto.output().begin(),
+                                         proto.output().end());
+    inlineFunction(*function->second, node, scope);
+    for (size_t i = 0; i < names.size(); ++i)
+      if (!names[i].empty())
+        define(scope, names[i], node.outputs[i], "node '" + node.name + "'");
+    return;
+  }
+  if (isIf) {
+    buildIf(proto, node, scope);
+    return;
+  }
+  if (node.domain.empty() && node.opset < def->sinceOpset)
+    throw Error(nodePrefix(node) + "the operator exists from opset " +
+                std::to_string(def->sinceOpset) +
+                " on; the model imports an older one");
+
+  if (node.domain == "com.microsoft") {
+    if (node.opType.rfind("Nccl", 0) == 0) {
+      const int64_t type = node.intAttr("group_type", 0);
+      auto it = options.groupSizes.find(type);
+      node.attributes["group_size"] =
+          it == options.groupSizes.end() ? options.world : it->second;
+    } else if ((node.opType == "AllGather" || node.opType == "AllToAll") &&
+               !node.attribute("group_size")) {
+      node.attributes["group_size"] = options.world;
+    }
+  }
+
+  // Results: ids are given after inference; absent ones stay so.
+  std::vector<std::string> names(proto.output().begin(), proto.output().end());
+  while (!names.empty() && names.back().empty())
+    names.pop_back();
+  for (const std::string &name : names)
+    node.outputs.push_back(name.empty() ? kNoValue : 0);
+
+  NodeView nodeView = view(node, *scope.graph);
+  try {
+    def->infer(nodeView);
+    nodeView.outputs.resize(node.outputs.size());
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] == kNoValue)
+        continue;
+      if (nodeView.outputs[i].dtype == DType::Invalid)
+        throw Error("the operator has no result " + std::to_string(i));
+      checkTensorSize(nodeView.outputs[i], "result " + std::to_string(i));
+    }
+  } catch (const NeedsConstant &need) {
+    throw Error(nodePrefix(node) + need.what() + "; " +
+                originOf(*scope.graph, node.inputs[need.operand]));
+  } catch (const Error &error) {
+    throw Error(nodePrefix(node) + error.what());
+  }
+
+  const std::string by = "node '" + node.name + "'";
+  // Copies vanish: the result is another name of the operand.
+  const bool copies =
+      node.domain.empty() && names.size() == 1 &&
+      (node.opType == "Identity" || node.opType == "Dropout" ||
+       (node.opType == "Cast" && nodeView.inputs[0] == nodeView.outputs[0])) &&
+      node.shardings.empty();
+  if (copies) {
+    define(scope, names[0], node.inputs[0], by);
+    return;
+  }
+  std::vector<Tensor> results;
+  bool folded = false;
+  if (std::optional<Tensor> result = foldTrivial(nodeView, options.foldLimit)) {
+    folded = true;
+    results.push_back(std::move(*result));
+    results.resize(names.size());
+  } else {
+    uint64_t bytes = 0;
+    bool constant = !node.inputs.empty();
+    for (size_t i = 0; i < nodeView.inputs.size(); ++i)
+      constant &= !nodeView.hasInput(i) || nodeView.constants[i] != nullptr;
+    for (const TensorType &type : nodeView.outputs)
+      bytes += type.numBytes();
+    if (constant && bytes <= options.foldLimit && def->kernel)
+      folded = runNode(nodeView, results);
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty())
+      continue;
+    const std::string name = scope.prefix + names[i];
+    const ValueId id =
+        folded ? addConstant(*scope.graph, name, std::move(results[i]))
+               : addValue(*scope.graph, name, nodeView.outputs[i]);
+    node.outputs[i] = id;
+    define(scope, names[i], id, by);
+  }
+  if (!folded)
+    scope.graph->nodes.push_back(std::move(node));
+}
+
+// --- functions and branches -------------------------------------------------
+
+void Builder::inlineFunction(const wire::Function &function, Node &node,
+                             Scope &scope) {
+  if (std::find(inlining.begin(), inlining.end(), &function) != inlining.end())
+    throw Error(nodePrefix(node) +
+                "the function calls itself, directly or through others");
+  if (static_cast<int>(node.inputs.size()) > function.input_size() ||
+      static_cast<int>(node.outputs.size()) > function.output_size())
+    throw Error(nodePrefix(node) + "the function takes " +
+                std::to_string(function.input_size()) + " operands and has " +
+                std::to_string(function.output_size()) +
+                " results; the call has " + std::to_string(node.inputs.size()) +
+                " and " + std::to_string(node.outputs.size()));
+  Opsets &opsets = functionOpsets[&function];
+  if (opsets.empty()) {
+    for (const wire::OpsetImport &import : function.opset_import())
+      opsets[import.domain() == "ai.onnx" ? "" : import.domain()] =
+          import.version();
+    opsets.insert(model.opsets.begin(), model.opsets.end());
+  }
+  Attributes arguments = node.attributes;
+  try {
+    for (const wire::Attribute &attribute : function.attribute_proto())
+      if (!arguments.count(attribute.name()))
+        arguments.emplace(attribute.name(), readAttribute(attribute));
+  } catch (const Error &error) {
+    throw Error(nodePrefix(node) + error.what());
+  }
+  Scope inner;
+  inner.graph = scope.graph;
+  inner.opsets = &opsets;
+  inner.arguments = &arguments;
+  inner.prefix = node.name + "/";
+  inner.depth = scope.depth + 1;
+  // An operand that the call leaves out is known to the body as an absent one.
+  for (int i = 0; i < function.input_size(); ++i)
+    define(inner, function.input(i),
+           i < static_cast<int>(node.inputs.size()) ? node.inputs[i] : kNoValue,
+           "parameter of function '" + function.name() + "'");
+  inlining.push_back(&function);
+  buildNodes(function.node(), inner);
+  inlining.pop_back();
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue)
+      continue;
+    std::optional<ValueId> id = lookup(inner, function.output(i));
+    if (!id || *id == kNoValue)
+      throw Error(nodePrefix(node) +
+                  "the function does not produce its result '" +
+                  function.output(i) + "'");
+    node.outputs[i] = *id;
+  }
+}
+
+void Builder::inlineBranch(const wire::Graph &branch, Node &node,
+                           Scope &scope) {
+  Scope inner;
+  inner.graph = scope.graph;
+  inner.parent = &scope;
+  inner.opsets = scope.opsets;
+  inner.arguments = scope.arguments;
+  inner.prefix = node.name + "/";
+  inner.depth = scope.depth + 1;
+  readInitializers(branch, inner);
+  buildNodes(branch.node(), inner);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i] == kNoValue)
+      continue;
+    std::optional<ValueId> id = lookup(inner, branch.output(i).name());
+    if (!id)
+      throw Error(nodePrefix(node) + "a branch does not produce its result '" +
+                  branch.output(i).name() + "'");
+    node.outputs[i] = *id;
+  }
+}
+
+void Builder::buildIf(const wire::Node &proto, Node &node, Scope &scope) {
+  const wire::Graph *branches[2] = {nullptr, nullptr};
+  for (const wire::Attribute &attribute : proto.attribute()) {
+    if (attribute.name() == "then_branch" && attribute.has_g())
+      branches[0] = &attribute.g();
+    if (attribute.name() == "else_branch" && attribute.has_g())
+      branches[1] = &attribute.g();
+  }
+  auto bad = [&](const std::string &why) {
+    throw Error(nodePrefix(node) + why);
+  };
+  if (!branches[0] || !branches[1])
+    bad("one of its branches is missing");
+  if (node.inputs.size() != 1 || node.inputs[0] == kNoValue)
+    bad("it needs exactly the condition as operand");
+  const TensorType conditionType = scope.graph->values[node.inputs[0]].type;
+  if (conditionType.dtype != DType::BOOL || conditionType.numElements() != 1)
+    bad("the condition is " + text(conditionType) + " and should be one bool");
+  for (const wire::Graph *branch : branches) {
+    if (branch->input_size() > 0)
+      bad("a branch declares inputs, which If does not pass");
+    if (branch->output_size() != proto.output_size())
+      bad("a branch has " + std::to_string(branch->output_size()) +
+          " results and the node " + std::to_string(proto.output_size()));
+  }
+  for (const std::string &name : proto.output())
+    node.outputs.push_back(name.empty() ? kNoValue : 0);
+  const std::string by = "node '" + node.name + "'";
+
+  if (const auto &constant = scope.graph->values[node.inputs[0]].constant) {
+    inlineBranch(*branches[constant->intAt(0) ? 0 : 1], node, scope);
+    for (int i = 0; i < proto.output_size(); ++i)
+      if (!proto.output(i).empty())
+        define(scope, proto.output(i), node.outputs[i], by);
+    return;
+  }
+
+  // Kept: both branches become graphs with the union of their captures.
+  std::shared_ptr<Graph> graphs[2];
+  std::vector<std::pair<ValueId, ValueId>> captures[2];
+  for (int b = 0; b < 2; ++b) {
+    graphs[b] = std::make_shared<Graph>();
+    graphs[b]->name = branches[b]->name();
+    Scope inner;
+    inner.graph = graphs[b].get();
+    inner.parent = &scope;
+    inner.opsets = scope.opsets;
+    inner.arguments = scope.arguments;
+    inner.prefix = node.name + (b == 0 ? "/then/" : "/else/");
+    inner.depth = scope.depth + 1;
+    readInitializers(*branches[b], inner);
+    buildNodes(branches[b]->node(), inner);
+    for (const wire::ValueInfo &info : branches[b]->output()) {
+      std::optional<ValueId> id = lookup(inner, info.name());
+      if (!id || *id == kNoValue)
+        bad("a branch does not produce its result '" + info.name() + "'");
+      graphs[b]->outputs.push_back(*id);
+    }
+    captures[b] = inner.captures;
+  }
+  std::vector<ValueId> captured;
+  for (const auto &list : captures)
+    for (const auto &[outer, local] : list)
+      if (std::find(captured.begin(), captured.end(), outer) == captured.end())
+        captured.push_back(outer);
+  for (int b = 0; b < 2; ++b) {
+    for (ValueId outer : captured) {
+      ValueId local = kNoValue;
+      for (const auto &[from, to] : captures[b])
+        if (from == outer)
+          local = to;
+      if (local == kNoValue) {
+        const Value value = scope.graph->values[outer];
+        local = addValue(*graphs[b], value.name, value.type);
+      }
+      graphs[b]->inputs.push_back(local);
+    }
+    foldWeights(*graphs[b]);
+    removeDead(*graphs[b]);
+  }
+  node.inputs.insert(node.inputs.end(), captured.begin(), captured.end());
+  for (int i = 0; i < proto.output_size(); ++i) {
+    if (proto.output(i).empty())
+      continue;
+    const TensorType &a = graphs[0]->values[graphs[0]->outputs[i]].type;
+    const TensorType &b = graphs[1]->values[graphs[1]->outputs[i]].type;
+    if (!(a == b))
+      bad("result " + std::to_string(i) + " is " + text(a) +
+          " in one branch and " + text(b) +
+          " in the other; bind the condition to data so that one is chosen: " +
+          originOf(*scope.graph, node.inputs[0]));
+    node.outputs[i] = addValue(*scope.graph, scope.prefix + proto.output(i), a);
+    define(scope, proto.output(i), node.outputs[i], by);
+  }
+  node.attributes["then_branch"] = graphs[0];
+  node.attributes["else_branch"] = graphs[1];
+  scope.graph->nodes.push_back(std::move(node));
+}
+
+} // namespace concord::onnx::detail
