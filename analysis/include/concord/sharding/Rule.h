@@ -31,8 +31,8 @@ namespace concord::sharding {
 enum class Reduction : uint8_t { None, Sum, Max, Min, Prod };
 
 struct DimRef {
-  int32_t dim = -1;   ///< dimension of the tensor, or -1: it has no such factor
-  int64_t outer = 1;  ///< blocks outside the factor; see above
+  int32_t dim = -1;  ///< dimension of the tensor, or -1: it has no such factor
+  int64_t outer = 1; ///< blocks outside the factor; see above
   bool operator==(const DimRef &) const = default;
 };
 
@@ -47,6 +47,10 @@ struct Factor {
   /// and each rank contributes zeros for indices it does not hold (Gather on
   /// its axis); the result is partial(sum). Only with a Gather node.
   bool lookup = false;
+  /// For a factor reduced by sum: operands that are added to the result once
+  /// and so must not be whole on every rank (the bias of a Gemm when its inner
+  /// dimension is split). They are consumed as Partial(sum).
+  std::vector<int32_t> addends;
 };
 
 /// The operation is linear in this set of operands together: if exactly these

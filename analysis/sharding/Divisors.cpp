@@ -1,0 +1,185 @@
+//===- Divisors.cpp - Which axis sizes suit a model -----------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A dimension of 768 that a projection produces divides by 8, but if a reshape
+// then sees it as 12 heads of 64, no head-wise split over 8 ranks exists. Such
+// cuts are found from the rules alone: a factor that covers an operand's
+// dimension only in its outer part, where the dimension can be followed back to
+// a weight matrix. Where not even the 768 divides, the axis is refused as well:
+// every rank would hold and compute the whole projection.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Model.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace concord::sharding {
+
+namespace {
+
+constexpr int64_t maxAxis = 64;
+
+/// Where an op cuts a dimension of an operand into blocks.
+struct Cut {
+  size_t op;
+  size_t operand;
+  int32_t dim;
+  std::vector<int64_t> blocks; ///< trip counts of all but the innermost part
+};
+
+class Tracer {
+public:
+  explicit Tracer(const Problem &problem)
+      : problem(problem), producer(problem.tensors.size(), -1) {
+    for (size_t op = 0; op < problem.ops.size(); ++op)
+      for (int32_t tensor : problem.ops[op].results)
+        if (tensor >= 0)
+          producer[tensor] = static_cast<int32_t>(op);
+  }
+
+  /// Whether a dimension runs over a dimension of a matrix weight, seen through
+  /// the ops that keep it.
+  bool fromWeight(int32_t tensor, int32_t dim) {
+    std::set<std::pair<int32_t, int32_t>> seen;
+    std::vector<std::pair<int32_t, int32_t>> work{{tensor, dim}};
+    while (!work.empty()) {
+      auto [t, d] = work.back();
+      work.pop_back();
+      if (!seen.insert({t, d}).second)
+        continue;
+      const TensorInfo &info = problem.tensors[t];
+      if (detail::isMatrix(problem, info))
+        return true;
+      if (producer[t] < 0)
+        continue;
+      const OpInfo &op = problem.ops[producer[t]];
+      for (const Factor &factor : op.rule.factors) {
+        bool carries = false;
+        for (size_t k = 0; k < op.results.size(); ++k)
+          carries |= op.results[k] == t && factor.results[k].dim == d;
+        for (size_t k = 0; carries && k < op.operands.size(); ++k)
+          if (op.operands[k] >= 0 && factor.operands[k].dim >= 0)
+            work.emplace_back(op.operands[k], factor.operands[k].dim);
+      }
+    }
+    return false;
+  }
+
+  std::vector<Cut> cuts() {
+    std::vector<Cut> found;
+    for (size_t op = 0; op < problem.ops.size(); ++op) {
+      const OpInfo &info = problem.ops[op];
+      for (size_t k = 0; k < info.operands.size(); ++k) {
+        int32_t tensor = info.operands[k];
+        if (tensor < 0 || problem.tensors[tensor].kind != TensorKind::Value)
+          continue;
+        std::map<int32_t, std::vector<int64_t>> blocks;
+        for (const Factor &factor : info.rule.factors) {
+          DimRef ref = factor.operands[k];
+          if (ref.dim < 0 || factor.size < 2)
+            continue;
+          if (ref.outer * factor.size < problem.tensors[tensor].shape[ref.dim])
+            blocks[ref.dim].push_back(factor.size);
+        }
+        for (auto &[dim, sizes] : blocks) {
+          if (!fromWeight(tensor, dim))
+            continue;
+          std::ranges::sort(sizes);
+          sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+          found.push_back({op, k, dim, std::move(sizes)});
+        }
+      }
+    }
+    return found;
+  }
+
+private:
+  const Problem &problem;
+  std::vector<int32_t> producer;
+};
+
+bool dividesOne(int64_t ranks, const std::vector<int64_t> &sizes) {
+  return std::ranges::any_of(sizes,
+                             [&](int64_t size) { return size % ranks == 0; });
+}
+
+std::vector<int64_t> divisorsOf(const std::vector<int64_t> &sizes) {
+  std::vector<int64_t> divisors;
+  for (int64_t ranks = 1; ranks <= maxAxis; ++ranks)
+    if (dividesOne(ranks, sizes))
+      divisors.push_back(ranks);
+  return divisors;
+}
+
+std::string orList(const std::vector<int64_t> &values) {
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0)
+      text += i + 1 == values.size() ? " or " : ", ";
+    text += std::to_string(values[i]);
+  }
+  return text;
+}
+
+} // namespace
+
+std::optional<Refusal> checkMesh(const Problem &problem,
+                                 const std::string &axis) {
+  detail::checkProblem(problem);
+  if (problem.ranks <= 1 || !problem.splitWeights)
+    return std::nullopt;
+  std::vector<Cut> cuts = Tracer(problem).cuts();
+  auto bad = std::ranges::find_if(cuts, [&](const Cut &cut) {
+    return !dividesOne(problem.ranks, cut.blocks);
+  });
+  if (bad == cuts.end())
+    return std::nullopt;
+
+  Refusal refusal;
+  refusal.op = static_cast<int32_t>(bad->op);
+  refusal.tensor = problem.ops[bad->op].operands[bad->operand];
+  refusal.size = bad->blocks.back();
+  for (int64_t ranks = 1; ranks <= maxAxis; ++ranks)
+    if (std::ranges::all_of(cuts, [&](const Cut &cut) {
+          return dividesOne(ranks, cut.blocks);
+        }))
+      refusal.allowed.push_back(ranks);
+  refusal.message = "mesh axis " + axis + "=" + std::to_string(problem.ranks) +
+                    " does not divide the " + std::to_string(refusal.size) +
+                    " heads of node " + problem.ops[bad->op].name + "; use " +
+                    orList(refusal.allowed);
+  return refusal;
+}
+
+std::vector<DivisorEntry> divisorsReport(const Problem &problem) {
+  detail::checkProblem(problem);
+  std::vector<DivisorEntry> report;
+  for (const Cut &cut : Tracer(problem).cuts())
+    report.push_back({static_cast<int32_t>(cut.op),
+                      problem.ops[cut.op].operands[cut.operand], cut.blocks,
+                      divisorsOf(cut.blocks)});
+  std::map<int32_t, std::set<int64_t>> weights;
+  for (size_t t = 0; t < problem.tensors.size(); ++t)
+    if (detail::isMatrix(problem, problem.tensors[t]))
+      weights[static_cast<int32_t>(t)];
+  for (const OpInfo &op : problem.ops)
+    for (size_t k = 0; k < op.operands.size(); ++k)
+      if (auto it = weights.find(op.operands[k]); it != weights.end())
+        for (const Factor &factor : op.rule.factors)
+          if (factor.operands[k].dim >= 0)
+            it->second.insert(factor.size);
+  for (const auto &[tensor, sizes] : weights) {
+    std::vector<int64_t> list(sizes.begin(), sizes.end());
+    report.push_back({-1, tensor, list, divisorsOf(list)});
+  }
+  return report;
+}
+
+} // namespace concord::sharding
