@@ -30,7 +30,7 @@ def elf_section(path, name):
             label = data[begin:data.index(b"\0", begin)].decode("ascii")
             if label == name:
                 return data[header[4]:header[4] + header[5]]
-    except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
+    except (struct.error, IndexError, OverflowError, ValueError) as error:
         raise ValueError(f"{path}: broken section table") from error
     raise ValueError(f"{path} has no section {name}: not a program of comm-opt")
 
