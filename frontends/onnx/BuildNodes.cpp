@@ -91,7 +91,7 @@ const char *reasonUnsupported(const std::string &op) {
     return "sequences are not supported; use tensors";
   if (starts("Optional"))
     return "optional values are not supported; use tensors";
-  if (starts("String") || op == "RegexFullMatch" || op == "TfIdfVectorizer")
+  if (starts("String") || op == "RegexFullMatch")
     return "strings are not supported; run the tokenizer outside the model";
   if (starts("Random") || op == "Bernoulli" || op == "Multinomial")
     return "random numbers are not supported; pass them as an input";
