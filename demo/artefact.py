@@ -79,12 +79,15 @@ def issues(plan):
     """All issues of a plan in order, as dictionaries with plain values.
 
     kind, domain (name), group (ranks per group), dtype, count, bytes (of the
-    logical array), location.
+    logical array), location. The members of a grouped launch are listed, the
+    group itself is not.
     """
     domains = plan["domains"]
     out = []
     for program in plan["programs"]:
         for site, issue in enumerate(program["issues"]):
+            if plain_kind(issue["kind"]) == "group":
+                continue
             domain = issue.get("domain", 0)
             if isinstance(domain, int):
                 domain = domains[domain]

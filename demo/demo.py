@@ -134,9 +134,9 @@ def measure(programs, sessions, inputs, files, folder, rounds, steps):
         for program in programs:
             report = run_program(program, files, None,
                                  os.path.join(folder, "latency.json"),
-                                 repeat=steps + 2)
+                                 repeat=steps)
             collected.setdefault(f"Concord, {program.world} rank(s)", []).extend(
-                step_seconds(report)[2:])
+                step_seconds(report))
         for threads, session in sessions.items():
             session.run(None, inputs)
             row = collected.setdefault(

@@ -123,29 +123,28 @@ def compile_model(model, world, dims, folder, name):
     return program
 
 
-def run_program(program, inputs, output_dir, json_path, repeat=1, extra=(),
+def run_program(program, inputs, output_dir, json_path, repeat=1, warmup=3,
                 timeout=300):
-    """comm-run on .npy files; the object it wrote with --json."""
+    """comm-run on .npy files; the object it wrote with --json.
+
+    With `repeat` above 1, `warmup` further steps come first and are not timed.
+    """
     arguments = [tool("comm-run"), program.path, "-n", str(program.world)]
     for key, path in inputs.items():
         arguments += ["--input", f"{key}={path}"]
     if output_dir:
         arguments += ["--output-dir", output_dir]
     if repeat > 1:
-        arguments += ["--repeat", str(repeat)]
-    call([*arguments, "--json", json_path, "--timeout", str(timeout), *extra],
+        arguments += ["--repeat", str(repeat), "--warmup", str(warmup)]
+    call([*arguments, "--json", json_path, "--timeout", str(timeout)],
          timeout + 30)
     with open(json_path, encoding="utf-8") as file:
         return json.load(file)
 
 
 def step_seconds(report):
-    """Seconds of every step, the slowest rank's, from comm-run's report."""
-    for key in ("step_seconds", "steps_s"):
-        if isinstance(report.get(key), list) and report[key]:
-            return [float(v) for v in report[key]]
-    ranks = report.get("ranks")
-    if isinstance(ranks, list) and ranks and "step_seconds" in ranks[0]:
-        return [max(column) for column in
-                zip(*(r["step_seconds"] for r in ranks))]
-    raise Failed("comm-run's --json has no step_seconds")
+    """Seconds of every timed step, the slowest rank's, from comm-run's report."""
+    steps = report.get("latency", {}).get("per_step_s")
+    if not isinstance(steps, list) or not steps:
+        raise Failed("comm-run's --json has no latency.per_step_s")
+    return [float(v) for v in steps]

@@ -147,8 +147,7 @@ def command_of(pid):
 def rank_memory(program, files, json_path, steps):
     """Largest Pss of any rank while it steps, sampled in a run of its own.
 
-    Uses what comm-run reports where it does; otherwise looks at the processes
-    called concord-rank below this one.
+    The ranks are the processes called concord-rank below this one.
     """
     highest, stop = {}, threading.Event()
 
@@ -164,15 +163,10 @@ def rank_memory(program, files, json_path, steps):
     thread = threading.Thread(target=sample)
     thread.start()
     try:
-        report = run_program(program, files, None, json_path, repeat=steps)
+        run_program(program, files, None, json_path, repeat=steps)
     finally:
         stop.set()
         thread.join()
-    told = [r.get("pss_bytes") for r in report.get("ranks", [])
-            if isinstance(r, dict)]
-    told = [t for t in told if t]
-    if told:
-        return max(told)
     return max(highest.values(), default=None)
 
 
@@ -238,10 +232,10 @@ def concord_steps(program, files, folder, steps, output_dir=None):
     try:
         report = run_program(program, files, output_dir,
                              os.path.join(folder, "run.json"),
-                             repeat=steps + 3)
+                             repeat=steps)
     finally:
         os.sched_setaffinity(0, before)
-    return step_seconds(report)[-steps:]
+    return step_seconds(report)
 
 
 def bench_batch(rows, model, batch, folder, alternations, steps):
