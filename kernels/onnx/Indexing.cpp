@@ -317,5 +317,5 @@ void onnx::addIndexing(OpTable &ops) {
   ops["scatterelements"] = buildScatterElements;
   ops["scatternd"] = buildScatterND;
   ops["tensorscatter"] = buildTensorScatter;
-  ops["arrayfeatureextractor"] = buildArrayFeatureExtractor;
+  ops["ai.onnx.ml.arrayfeatureextractor"] = buildArrayFeatureExtractor;
 }

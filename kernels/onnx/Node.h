@@ -9,9 +9,10 @@
 //
 //   onnx.NAME attr.KEY=value ... in=[[f32,2,3],[none]] opset=17 out=[[f32,3]]
 //
-// NAME is the operator's name in lower case, `[none]` an absent operand. The
-// description may come from a file that nobody vouches for, so the parser
-// bounds ranks, counts and nesting.
+// NAME is the operator's name in lower case (with its domain and a dot before
+// it unless the domain is ai.onnx), `[none]` an absent operand. The description
+// may come from a file that nobody vouches for, so the parser bounds ranks,
+// counts and nesting.
 //
 //===----------------------------------------------------------------------===//
 

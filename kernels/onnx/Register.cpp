@@ -33,6 +33,10 @@ const OpTable &table() {
     addMatMul(result);
     addEinsum(result);
     addCast(result);
+    addConv(result);
+    addPool(result);
+    addNorm(result);
+    addAttention(result);
     return result;
   }();
   return ops;

@@ -98,7 +98,8 @@ def describe(node, opset, inputs, outputs):
     parts["out"] = "[" + ",".join(operand(*x) for x in outputs) + "]"
     parts["opset"] = str(opset)
     keys = sorted(parts)
-    return f"onnx.{node.op_type.lower()} " + " ".join(
+    domain = node.domain.lower() + "." if node.domain else ""
+    return f"onnx.{domain}{node.op_type.lower()} " + " ".join(
         f"{k}={parts[k]}" for k in keys
     )
 
@@ -212,6 +213,8 @@ def run_test(library, path):
     node = model.graph.node[0]
     if node.op_type in EXCLUDED:
         raise Skip(EXCLUDED[node.op_type])
+    if os.path.basename(path).startswith("test_training_dropout"):
+        raise Skip("training")
     for value in list(model.graph.input) + list(model.graph.output):
         if not value.type.HasField("tensor_type"):
             raise Skip("not a tensor")
