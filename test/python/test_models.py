@@ -7,6 +7,8 @@ judged against float64: at most four times onnxruntime's and twice one rank's,
 plus 4 ulp of the largest output. Collectives are counted in the plan.
 """
 
+import json
+
 import numpy as np
 import pytest
 
@@ -193,6 +195,20 @@ def test_decode_loop_with_bound_state(ranks):
     np.testing.assert_array_equal(got["next_ids"], reference["next_ids"])
     np.testing.assert_allclose(got["logits"], reference["logits"], rtol=1e-4,
                                atol=1e-4)
+
+
+def test_mlir_program_runs_and_is_traced(tmp_path):
+    """Compiling to readable IR, then running it, with a row per rank."""
+    program, trace = tmp_path / "p.mlir", tmp_path / "t.json"
+    runs.tool("comm-opt", runs.model_path("bert_tiny"), "--tp", 2,
+              "--dim=batch=2", "--dim=seq=8", "--comm-pipeline", "-o", program)
+    # The weights are referred to, not held: 370 kB of them as text would be
+    # above a megabyte.
+    assert program.stat().st_size < 1_000_000
+    runs.tool("comm-run", program, "-n", 2, "--trace", trace, "--timeout", 60)
+    events = json.loads(trace.read_text())
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    assert {e["pid"] for e in events if e.get("ph") == "X"} == {0, 1}
 
 
 def test_model_runs_in_one_go():
