@@ -1,0 +1,40 @@
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Run compiled Concord programs from Python.
+
+The same artefact that ``comm-run`` runs (``NAME.so`` and ``NAME.weights``) is
+loaded into this process through libconcord.so. Needs NumPy and nothing else.
+
+All ranks as threads of this process, global arrays in and out::
+
+    import concord
+    outputs = concord.run("model.so", {"input_ids": ids})
+
+One rank per process, under a launcher (``comm-run`` starts such jobs; any
+program may call ``concord_launch_job``), local arrays in and out::
+
+    with concord.Context() as context:
+        program = context.load("model.so")
+        local = program.run({"input_ids": ids})
+
+The interpreter lock is released while a step runs or waits for its peers.
+"""
+
+from ._abi import ConcordError, library, library_path, version
+from ._program import Context, Entry, Job, Program
+from ._run import run
+from ._sharding import gather, shard
+
+__all__ = [
+    "ConcordError",
+    "Context",
+    "Entry",
+    "Job",
+    "Program",
+    "gather",
+    "library",
+    "library_path",
+    "run",
+    "shard",
+    "version",
+]

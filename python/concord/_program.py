@@ -1,0 +1,304 @@
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Jobs, contexts and programs: one Python object per object of the C ABI."""
+
+import ctypes
+import dataclasses
+import json
+import os
+
+import numpy as np
+
+from . import _abi
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An input or output of a program.
+
+    ``dtype`` is Concord's name (``"F32"``, ``"BF16"``), ``numpy_dtype`` the NumPy
+    type that stores it (uint16 for BF16). ``shape`` is the global shape,
+    ``local_shape`` what this rank reads or writes, ``sharding`` the artefact's
+    description as a dict (``{"kind": "replicated"}``, ...).
+    """
+
+    name: str
+    dtype: str
+    numpy_dtype: np.dtype
+    shape: tuple
+    local_shape: tuple
+    sharding: dict
+
+
+class Job:
+    """A job whose ranks are threads of this process.
+
+    ``world`` is the number of ranks; ``heap_bytes`` the address space per rank
+    (0: the default). Each thread makes its own ``Context(job=job, rank=r)``. The
+    job must outlive its contexts; ``close`` (or the end of a ``with`` block)
+    releases it.
+    """
+
+    def __init__(self, world, heap_bytes=0):
+        self._library = _abi.library()
+        handle = ctypes.c_void_p()
+        self._library.concord_job_create(world, heap_bytes, ctypes.byref(handle))
+        self._handle = handle
+        self.world = world
+
+    def close(self):
+        """Release the job. Raises ConcordError (BUSY) while a context is left."""
+        if self._handle:
+            self._library.concord_job_destroy(self._handle)
+            self._handle = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.close()
+
+
+class Context:
+    """One rank of one job.
+
+    Without ``job``, the job that a launcher describes in the environment
+    (CONCORD_RANK, CONCORD_WORLD, CONCORD_JOB_FD), or a job of one rank when there
+    is none. Collective: returns when all ranks have joined. ``timeout`` in seconds
+    is how long a call waits for its peers (0: CONCORD_TIMEOUT). A context is used
+    by one thread at a time.
+    """
+
+    def __init__(self, job=None, rank=0, timeout=0.0, heap_bytes=0):
+        self._library = _abi.library()
+        self._job = job
+        config = _abi.made(_abi.ContextConfig)
+        config.abi_version = _abi.ABI_VERSION
+        config.thread_level = 1
+        config.rank = rank
+        config.timeout_seconds = timeout
+        config.heap_bytes = heap_bytes
+        if job is not None:
+            config.job = job._handle
+            config.world = job.world
+        handle = ctypes.c_void_p()
+        self._library.concord_context_create(
+            ctypes.byref(config), ctypes.byref(handle)
+        )
+        self._handle = handle
+        own, world = ctypes.c_int32(), ctypes.c_int32()
+        self._library.concord_context_rank(
+            handle, ctypes.byref(own), ctypes.byref(world)
+        )
+        self.rank = own.value
+        self.world = world.value
+        self._programs = []
+
+    def load(self, path, verify_weights=False):
+        """Load ``NAME.so`` (and ``NAME.weights`` beside it) as a Program.
+        Collective over all ranks: if one fails, all raise ConcordError."""
+        program = Program(self, path, verify_weights)
+        self._programs.append(program)
+        return program
+
+    def abort(self, reason):
+        """Make every call of every rank of the job fail with ABORTED. May be
+        called from any thread."""
+        self._library.concord_context_abort(self._handle, reason.encode())
+
+    def close(self):
+        """Unload the programs and leave the job in good order."""
+        if self._handle:
+            for program in self._programs:
+                program.close()
+            handle, self._handle = self._handle, None
+            self._library.concord_context_finalize(handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        if kind is not None and self._handle:
+            # Peers may be waiting for what this rank will not issue any more.
+            try:
+                self.abort(f"{kind.__name__} on rank {self.rank}: {value}")
+                self.close()
+            except _abi.ConcordError:
+                pass
+            return
+        self.close()
+
+
+class Program:
+    """A compiled program, loaded for one rank. Made by ``Context.load``.
+
+    ``inputs`` and ``outputs`` are lists of Entry in the model's order; ``meta`` is
+    the artefact's metadata as a dict; ``digest`` names the plan.
+    """
+
+    def __init__(self, context, path, verify_weights=False):
+        self._library = context._library
+        self._context = context
+        options = _abi.made(_abi.ProgramOptions)
+        options.verify_weights = int(verify_weights)
+        handle = ctypes.c_void_p()
+        self._library.concord_program_load(
+            context._handle,
+            os.fsencode(os.path.abspath(path)),
+            ctypes.byref(options),
+            ctypes.byref(handle),
+        )
+        self._handle = handle
+        info = _abi.made(_abi.ProgramInfo)
+        self._library.concord_program_info_query(handle, ctypes.byref(info))
+        self.name = info.name.decode()
+        self.world = info.world
+        self.digest = info.digest.decode()
+        self.arena_bytes = info.arena_bytes
+        self.weight_bytes = info.weight_bytes
+        self.meta = json.loads(info.meta_json)
+        self.inputs = self._entries("input")
+        self.outputs = self._entries("output")
+        self._bound = {}
+
+    def _entries(self, kind):
+        count = ctypes.c_uint32()
+        getattr(self._library, f"concord_program_num_{kind}s")(
+            self._handle, ctypes.byref(count)
+        )
+        entries = []
+        for index in range(count.value):
+            info = _abi.made(_abi.EntryInfo)
+            getattr(self._library, f"concord_program_{kind}")(
+                self._handle, index, ctypes.byref(info)
+            )
+            name, storage = _abi.DTYPES[info.dtype]
+            entries.append(
+                Entry(
+                    name=info.name.decode(),
+                    dtype=name,
+                    numpy_dtype=np.dtype(storage),
+                    shape=tuple(info.global_shape[: info.rank]),
+                    local_shape=tuple(info.local_shape[: info.rank]),
+                    sharding=json.loads(info.sharding_json or b"{}"),
+                )
+            )
+        return entries
+
+    def _index(self, entries, name, kind):
+        for index, entry in enumerate(entries):
+            if entry.name == name:
+                return index
+        names = ", ".join(repr(entry.name) for entry in entries)
+        raise KeyError(f"no {kind} {name!r}; the {kind}s are {names}")
+
+    def _require_open(self):
+        if not self._handle:
+            raise ValueError("the program was closed")
+
+    def _view(self, getter, index, entry):
+        self._require_open()
+        pointer = ctypes.c_void_p()
+        getter(self._handle, index, ctypes.byref(pointer))
+        size = int(np.prod(entry.local_shape, dtype=np.int64))
+        size *= entry.numpy_dtype.itemsize
+        if size == 0:
+            return np.empty(entry.local_shape, entry.numpy_dtype)
+        raw = (ctypes.c_char * size).from_address(pointer.value)
+        raw.owner = self  # the program lives at least as long as the view
+        return np.frombuffer(raw, entry.numpy_dtype).reshape(entry.local_shape)
+
+    def input_view(self, name):
+        """The buffer now bound to an input, as an array of the local shape that
+        shares its memory. Not to be used after ``close``."""
+        index = self._index(self.inputs, name, "input")
+        return self._view(
+            self._library.concord_program_input_data, index, self.inputs[index]
+        )
+
+    def output_view(self, name):
+        """The buffer that the last step wrote, sharing memory as above."""
+        index = self._index(self.outputs, name, "output")
+        return self._view(
+            self._library.concord_program_output_data, index, self.outputs[index]
+        )
+
+    def _checked(self, entry, array, kind):
+        if array.dtype != entry.numpy_dtype:
+            raise TypeError(
+                f"{kind} {entry.name!r} is {entry.dtype} (NumPy "
+                f"{entry.numpy_dtype}), not {array.dtype}"
+            )
+        if array.shape != entry.local_shape:
+            raise ValueError(
+                f"{kind} {entry.name!r} has local shape "
+                f"{list(entry.local_shape)}, not {list(array.shape)}"
+            )
+
+    def bind_input(self, name, array):
+        """Let the steps to come read ``array`` itself (no copy). It must be
+        C-contiguous, of the exact dtype and local shape; the program keeps it
+        alive. None: back to the program's own buffer."""
+        self._bind(name, array, self.inputs, "input")
+
+    def bind_output(self, name, array):
+        """Let the steps to come write ``array`` itself; as ``bind_input``, and it
+        must be writable."""
+        self._bind(name, array, self.outputs, "output")
+
+    def _bind(self, name, array, entries, kind):
+        self._require_open()
+        index = self._index(entries, name, kind)
+        bind = getattr(self._library, f"concord_program_bind_{kind}")
+        if array is None:
+            bind(self._handle, index, None)
+            self._bound.pop((kind, index), None)
+            return
+        self._checked(entries[index], array, kind)
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{kind} {name!r}: the array is not C-contiguous")
+        if kind == "output" and not array.flags.writeable:
+            raise ValueError(f"{kind} {name!r}: the array is read-only")
+        bind(self._handle, index, array.ctypes.data)
+        self._bound[kind, index] = array
+
+    def bind_state(self, input, output):
+        """After every step the buffer of ``output`` becomes that of ``input`` and
+        the other way round, without a copy: decode loops."""
+        self._require_open()
+        self._library.concord_program_bind_state(
+            self._handle,
+            self._index(self.inputs, input, "input"),
+            self._index(self.outputs, output, "output"),
+        )
+
+    def step(self):
+        """Run once with what is bound. All ranks of the program call it. Raises
+        ConcordError when a peer died, timed out or disagrees."""
+        self._require_open()
+        self._library.concord_program_step(self._handle)
+
+    def run(self, inputs):
+        """Copy local arrays in (a dict by name; those left out keep what they
+        had), run one step, and return copies of all outputs, by name."""
+        for name, array in inputs.items():
+            entry = self.inputs[self._index(self.inputs, name, "input")]
+            array = np.asarray(array)
+            self._checked(entry, array, "input")
+            self.input_view(name)[...] = array
+        self.step()
+        return {e.name: self.output_view(e.name).copy() for e in self.outputs}
+
+    def plan(self):
+        """The plan table as a dict (docs/plan-schema.json)."""
+        self._require_open()
+        text = ctypes.c_char_p()
+        self._library.concord_program_plan_json(self._handle, ctypes.byref(text))
+        return json.loads(text.value)
+
+    def close(self):
+        """Unload. Views of its buffers must not be used any more."""
+        if self._handle:
+            handle, self._handle = self._handle, None
+            self._library.concord_program_unload(handle)
+            self._bound.clear()
