@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("CONCORD_BIN", ROOT / "build" / "bin")).resolve()
 LIBRARY = BIN.parent / "lib" / "libconcord.so"
 os.environ.setdefault("CONCORD_LIBRARY", str(LIBRARY))
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "system" / "comm_run")]
+sys.path[:0] = [str(ROOT / "python")]
 
 import concord  # noqa: E402
 from concord import _elf  # noqa: E402

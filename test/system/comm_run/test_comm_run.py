@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from conftest import fixture, fixture_inputs, fixture_outputs, input_options
+from comm_run_support import fixture, fixture_inputs, fixture_outputs, input_options
 
 
 def outputs_of(folder, world):

@@ -4,7 +4,7 @@
 
 import re
 
-from conftest import ROOT
+from comm_run_support import ROOT
 
 READ = re.compile(r'[eE]nv\w*\s*\(\s*"((?:CONCORD|XDG)_[A-Z0-9_]+)"|'
                   r'environ\.get\(\s*"(CONCORD_[A-Z0-9_]+)"')

@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from conftest import BIN, fixture
+from comm_run_support import BIN, fixture
 
 
 def with_meta(tmp_path, **changes):

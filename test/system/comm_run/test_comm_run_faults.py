@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import fixture
+from comm_run_support import fixture
 
 
 def ranks_alive(marker):

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import BIN, FIXTURES
+from comm_run_support import BIN, FIXTURES
 
 COMPILER = """#!/bin/sh
 echo "$*" >> "$LOG"
