@@ -2,6 +2,7 @@
 # Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compiling and running the test models through the tools, once per session."""
 
+import concurrent.futures
 import functools
 import json
 import os
@@ -67,17 +68,47 @@ def dim_options(name):
     return [f"--dim={k}={v}" for k, v in symbols(name).items()]
 
 
-@functools.lru_cache(maxsize=None)
+_POOL = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1)
+_STARTED = {}
+
+
+def _start(work, name, mesh):
+    key = (work.__name__, name, mesh)
+    if key not in _STARTED:
+        _STARTED[key] = _POOL.submit(work, name, mesh)
+    return _STARTED[key]
+
+
+def prefetch(programs, plans):
+    """Start compiling (name, mesh) on all cores; each test waits for its own."""
+    for name, mesh in programs:
+        _start(_compile, name, mesh)
+    for name, mesh in plans:
+        _start(_plan, name, mesh)
+
+
+def cancel():
+    _POOL.shutdown(wait=True, cancel_futures=True)
+
+
 def compiled(name, mesh):
     """Path of the program of a test model for a mesh such as 'tp=2'."""
+    return _start(_compile, name, mesh).result()
+
+
+def plan(name, mesh):
+    """The issues of its plan, as artefact.issues gives them."""
+    return _start(_plan, name, mesh).result()
+
+
+def _compile(name, mesh):
     path = scratch(f"{name}.{mesh.replace('=', '')}.so")
     tool("comm-opt", model_path(name), f"--mesh={mesh}", *dim_options(name),
          "--comm-pipeline", "--emit=so", "-o", path)
     return path
 
 
-@functools.lru_cache(maxsize=None)
-def plan(name, mesh):
+def _plan(name, mesh):
     path = scratch(f"{name}.{mesh.replace('=', '')}.plan.json")
     tool("comm-opt", model_path(name), f"--mesh={mesh}", *dim_options(name),
          "--comm-pipeline", "--emit=plan", "-o", path)
