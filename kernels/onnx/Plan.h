@@ -161,8 +161,8 @@ void addAttention(OpTable &);
 void addQuant(OpTable &);
 void addSignal(OpTable &);
 void addImage(OpTable &);
+void addResize(OpTable &);
 void addLoss(OpTable &);
-void addMisc(OpTable &);
 
 /// Throws InvalidError with `message` unless `condition` holds.
 inline void require(bool condition, const char *message) {

@@ -37,6 +37,11 @@ const OpTable &table() {
     addPool(result);
     addNorm(result);
     addAttention(result);
+    addQuant(result);
+    addSignal(result);
+    addImage(result);
+    addResize(result);
+    addLoss(result);
     return result;
   }();
   return ops;
