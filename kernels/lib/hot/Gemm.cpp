@@ -32,67 +32,135 @@ constexpr int MR = 8;
 constexpr int MR = 4;
 #endif
 
-constexpr int64_t kBlock = 384;       ///< k per block: MR x kBlock fits L1
-constexpr int64_t kRowBlock = 252;    ///< rows of C per outer block
-constexpr int64_t kColumnBlock = 256; ///< columns of B per L2 block
+constexpr int64_t kMostK = 1024;    ///< k per block: a panel of B fits L2
+constexpr int64_t kMostKPack = 512; ///< the same where blocks of B are packed
+constexpr int64_t kBlockBytes = 480 * 1024; ///< of A, to stay in L2
+constexpr int64_t kColumnBlock = 512; ///< columns per block of B packed here
+constexpr int64_t kSumColumns = 4096; ///< columns per block of partial sums
+
+/// acc[j] += *from * b[j] for N vectors. The order is pinned by assembly: left
+/// to itself the compiler moves all broadcasts of a tile to its start and
+/// spills. `Which` of three rows: from, from + lda, from + 2 lda (lda in
+/// bytes).
+template <int Which, int N, class V, class S>
+INLINE void addRow(V *acc, const V *b, const S *from, int64_t lda) {
+#if defined(__AVX2__) && !defined(CONCORD_CHECKED_LOADS)
+  if constexpr (N <= 2) {
+    V t;
+#define CONCORD_ROW(ADDRESS, BROADCAST, FMA)                                   \
+  if constexpr (N == 2)                                                        \
+    asm volatile(                                                              \
+        BROADCAST " " ADDRESS ", %[t]\n\t" FMA " %[t], %[b0], %[a0]\n\t" FMA   \
+                  " %[t], %[b1], %[a1]"                                        \
+        : [a0] "+v"(acc[0]), [a1] "+v"(acc[N - 1]), [t] "=&v"(t)               \
+        : [b0] "v"(b[0]), [b1] "v"(b[N - 1]), [r] "r"(from), [l] "r"(lda));    \
+  else                                                                         \
+    asm volatile(BROADCAST " " ADDRESS ", %[t]\n\t" FMA " %[t], %[b0], %[a0]"  \
+                 : [a0] "+v"(acc[0]), [t] "=&v"(t)                             \
+                 : [b0] "v"(b[0]), [r] "r"(from), [l] "r"(lda));
+    if constexpr (sizeof(S) == 4) {
+      if constexpr (Which == 0) {
+        CONCORD_ROW("(%[r])", "vbroadcastss", "vfmadd231ps")
+      } else if constexpr (Which == 1) {
+        CONCORD_ROW("(%[r],%[l])", "vbroadcastss", "vfmadd231ps")
+      } else {
+        CONCORD_ROW("(%[r],%[l],2)", "vbroadcastss", "vfmadd231ps")
+      }
+    } else {
+      if constexpr (Which == 0) {
+        CONCORD_ROW("(%[r])", "vbroadcastsd", "vfmadd231pd")
+      } else if constexpr (Which == 1) {
+        CONCORD_ROW("(%[r],%[l])", "vbroadcastsd", "vfmadd231pd")
+      } else {
+        CONCORD_ROW("(%[r],%[l],2)", "vbroadcastsd", "vfmadd231pd")
+      }
+    }
+#undef CONCORD_ROW
+    return;
+  }
+#endif
+  V av = V(*reinterpret_cast<const S *>(reinterpret_cast<const char *>(from) +
+                                        Which * lda));
+  UNROLL
+  for (int j = 0; j < N; ++j)
+    acc[j] = fma(av, b[j], acc[j]);
+}
+
+/// Memory that later tiles read, fetched into L2 one line per step of k.
+struct Ahead {
+  const char *line;
+  int64_t step; ///< 64, or 0 when there is nothing to fetch
+};
 
 /// acc[rows of A][NP panels of NV vectors] = in + A x B over k steps.
 template <class BT, int M, int NV, int NP>
 void tile(int64_t k, const typename Lane<BT>::S *a, int64_t lda, const BT *b,
           int64_t bStep, int64_t bPanel, const typename Lane<BT>::S *in,
-          typename Lane<BT>::S *out, int64_t ld) {
+          typename Lane<BT>::S *out, int64_t ld, const Ahead &ahead) {
   using L = Lane<BT>;
   using S = typename L::S;
   using V = typename L::V;
   using LS = Lane<S>;
   constexpr int W = L::width;
-  V acc[M][NP * NV];
-#pragma clang loop unroll(full)
+  constexpr int N = NP * NV;
+  V acc[M][N];
+  UNROLL
   for (int i = 0; i < M; ++i)
-#pragma clang loop unroll(full)
-    for (int j = 0; j < NP * NV; ++j)
-      acc[i][j] = in ? LS::load(in + i * ld + j * W) : V(S(0));
+    UNROLL
+  for (int j = 0; j < N; ++j)
+    acc[i][j] = in ? LS::load(in + i * ld + j * W) : V(S(0));
   // Rows are reached from every third one, so that 14 need 5 registers.
   constexpr int G = (M + 2) / 3;
   const S *row[G];
-#pragma clang loop unroll(full)
+  UNROLL
   for (int g = 0; g < G; ++g)
     row[g] = a + 3 * g * lda;
-  int64_t p = 0;
-#pragma clang loop unroll_count(2)
-  for (; p < k; ++p) {
-    V bv[NP * NV];
-#pragma clang loop unroll(full)
+  lda *= int64_t(sizeof(S));
+  UNROLL
+  for (int i = 0; i < M; ++i)
+    for (int j = 0; j < N; ++j)
+      __builtin_prefetch(out + i * ld + j * W, 1);
+  const char *line = ahead.line;
+#pragma clang loop unroll(disable)
+  for (int64_t p = 0; p < k; ++p) {
+    V bv[N];
+    if (NP == 1) {
+      __builtin_prefetch(line, 0, 2);
+      line += ahead.step;
+    }
+    UNROLL
     for (int q = 0; q < NP; ++q) {
       if (NP > 1)
         __builtin_prefetch(b + q * bPanel + 16 * bStep);
       if (NP > 1 && NV * W * sizeof(BT) > 64)
         __builtin_prefetch(b + q * bPanel + 16 * bStep + 64 / sizeof(BT));
-#pragma clang loop unroll(full)
+      UNROLL
       for (int j = 0; j < NV; ++j)
         bv[q * NV + j] = L::load(b + q * bPanel + j * W);
     }
-#pragma clang loop unroll(full)
-    for (int i = 0; i < M; ++i) {
-      V av = V(row[i / 3][(i % 3) * lda + p]);
-#pragma clang loop unroll(full)
-      for (int j = 0; j < NP * NV; ++j)
-        acc[i][j] = fma(av, bv[j], acc[i][j]);
+    UNROLL
+    for (int g = 0; g < G; ++g) {
+      addRow<0, N>(acc[3 * g], bv, row[g], lda);
+      if (3 * g + 1 < M)
+        addRow<1, N>(acc[least(3 * g + 1, M - 1)], bv, row[g], lda);
+      if (3 * g + 2 < M)
+        addRow<2, N>(acc[least(3 * g + 2, M - 1)], bv, row[g], lda);
+      ++row[g];
     }
     b += bStep;
   }
-#pragma clang loop unroll(full)
+  UNROLL
   for (int i = 0; i < M; ++i)
-#pragma clang loop unroll(full)
-    for (int j = 0; j < NP * NV; ++j)
-      LS::store(out + i * ld + j * W, acc[i][j]);
+    UNROLL
+  for (int j = 0; j < N; ++j)
+    LS::store(out + i * ld + j * W, acc[i][j]);
 }
 
 template <class BT>
 using TileFn = void (*)(int64_t, const typename Lane<BT>::S *, int64_t,
                         const BT *, int64_t, int64_t,
                         const typename Lane<BT>::S *, typename Lane<BT>::S *,
-                        int64_t);
+                        int64_t, const Ahead &);
 
 /// Panels a few rows take at once, so that enough sums are in flight.
 INLINE int panelsFor(int64_t rows) {
@@ -175,18 +243,8 @@ void packPanel(const T *b, int64_t ldb, bool transposed, int64_t kc,
   int64_t j = 0;
   for (; j + 8 <= columns; j += 8) {
     int64_t p = 0;
-    for (; p + 8 <= kc; p += 8) {
-      T square[8][8];
-      for (int jj = 0; jj < 8; ++jj)
-        __builtin_memcpy(square[jj], b + (j + jj) * ldb + p, sizeof square[jj]);
-      T turned[8][8];
-      for (int pp = 0; pp < 8; ++pp)
-        for (int jj = 0; jj < 8; ++jj)
-          turned[pp][jj] = square[jj][pp];
-      for (int pp = 0; pp < 8; ++pp)
-        __builtin_memcpy(panel + (p + pp) * width + j, turned[pp],
-                         sizeof turned[pp]);
-    }
+    for (; p + 8 <= kc; p += 8)
+      transpose8(b + j * ldb + p, ldb, panel + p * width + j, width);
     for (; p < kc; ++p)
       for (int jj = 0; jj < 8; ++jj)
         panel[p * width + j + jj] = b[(j + jj) * ldb + p];
@@ -221,8 +279,11 @@ void copyRows(const T *a, int64_t lda, bool transposed, int64_t rows,
   }
   for (int64_t i = 0; i < rows; ++i) {
     int64_t p = 0;
-    for (; p + L::width <= kc; p += L::width)
+    // Rows are far apart: the hardware would meet each one anew.
+    for (; p + L::width <= kc; p += L::width) {
+      __builtin_prefetch(a + (i + 2) * lda + p);
       LS::store(to + i * ld + p, L::load(a + i * lda + p));
+    }
     for (; p < kc; ++p)
       to[i * ld + p] = L::get(a[i * lda + p]);
   }
@@ -279,7 +340,7 @@ template <class A> constexpr bool same<A, A> = true;
 /// How one product is blocked; a function of the shape only.
 struct Plan {
   bool copyA, packB, small, scratch;
-  int64_t kc, blocks, mc, nc, lda;
+  int64_t kc, blocks, mc, nc, sumColumns, lda;
   uint64_t aBytes, bBytes, scratchBytes;
 };
 
@@ -287,23 +348,26 @@ template <class T> Plan planFor(const GemmShape &s) {
   using S = typename Lane<T>::S;
   Plan p = {};
   p.small = s.m <= MR;
-  int64_t chunk = kBlock * 4 / int64_t(sizeof(S));
-  p.blocks =
-      most(1, ceilDiv(s.k, s.k <= chunk + chunk / 2 ? chunk * 2 : chunk));
-  p.kc = roundUp(ceilDiv(most(s.k, 1), p.blocks), 8);
-  p.blocks = most(1, ceilDiv(s.k, p.kc));
-  p.mc = s.m <= kRowBlock + 64
-             ? s.m
-             : roundUp(ceilDiv(s.m, ceilDiv(s.m, kRowBlock)), MR);
-  p.nc = kColumnBlock;
   int64_t rowBytes = s.lda * int64_t(sizeof(T));
   p.copyA = s.transA || !same<T, S> ||
             (s.m > 4 && s.n > 4 * NR<T> && rowBytes % 2048 == 0);
-  p.lda = p.copyA ? p.kc * p.blocks + 16 : s.lda;
   p.packB = !s.packed &&
             (s.transB || s.n % NR<T> != 0 || (s.m > 8 * MR && s.k > 64) ||
              (s.m > MR && s.ldb * int64_t(sizeof(T)) % 2048 == 0 && s.k > 64));
+  int64_t mostK = (p.packB ? kMostKPack : kMostK) * 4 / int64_t(sizeof(S));
+  p.blocks = most(1, ceilDiv(s.k, mostK));
+  p.kc = roundUp(ceilDiv(most(s.k, 1), p.blocks), 8);
+  p.blocks = most(1, ceilDiv(s.k, p.kc));
+  // Rows per block: equal blocks of whole tiles.
+  int64_t rows = most(4 * MR, kBlockBytes / (p.kc * int64_t(sizeof(S))));
+  p.mc = s.m <= rows + rows / 4 ? s.m
+                                : roundUp(ceilDiv(s.m, ceilDiv(s.m, rows)), MR);
   p.scratch = !p.small && p.blocks > 1;
+  p.nc = p.packB ? kColumnBlock : s.n;
+  p.sumColumns = p.scratch ? least(kSumColumns, roundUp(s.n, NR<T>)) : s.n;
+  p.lda = p.copyA ? p.kc + 16 : s.lda;
+  if (p.copyA && p.small)
+    p.lda = p.kc * p.blocks + 16;
   if (p.copyA)
     p.aBytes =
         uint64_t(roundUp(least(p.mc, s.m) * p.lda * int64_t(sizeof(S)), 64));
@@ -313,8 +377,71 @@ template <class T> Plan planFor(const GemmShape &s) {
                              (p.small ? 4 * NR<T> : p.nc) * int64_t(sizeof(T)),
                          64));
   if (p.scratch)
-    p.scratchBytes = uint64_t(least(p.mc, s.m) * p.nc * int64_t(sizeof(S)));
+    p.scratchBytes =
+        uint64_t(least(p.mc, s.m) * p.sumColumns * int64_t(sizeof(S)));
   return p;
+}
+
+/// At most one tile of rows: panels are read whole, several at once.
+template <class T>
+void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
+                   char *workspace, Poller &poller) {
+  using S = typename Lane<T>::S;
+  constexpr int64_t N = NR<T>;
+  S *aCopy = reinterpret_cast<S *>(workspace);
+  T *bCopy = reinterpret_cast<T *>(workspace + plan.aBytes);
+  const T *a = static_cast<const T *>(o.a);
+  const T *b = static_cast<const T *>(o.b);
+  const bool plain = same<T, S> && s.bias == Bias::None && !s.residual &&
+                     s.act == Act::None && s.alpha == 1;
+  alignas(64) S local[most(MR * N, 8 * N)];
+  const char *here = reinterpret_cast<const char *>(local);
+  const Ahead idle = {here, 0};
+  const S *aBlock = reinterpret_cast<const S *>(a);
+  if (plan.copyA) {
+    copyRows(a, s.lda, s.transA, s.m, s.k, aCopy, plan.lda);
+    poller.work(s.m * s.k / 8);
+    aBlock = aCopy;
+  }
+  int panels = panelsFor(s.m);
+  int64_t j = 0;
+  while (j < s.n) {
+    bool wide = panels > 1 && j + panels * N <= s.n;
+    int64_t columns = wide ? panels * N : least(N, s.n - j);
+    bool half = columns <= N / 2;
+    int64_t width = half ? N / 2 : N;
+    TileFn<T> fn = wide ? wideTile<T>(s.m) : narrowTile<T>(s.m, half);
+    const T *panel;
+    int64_t step, stride;
+    if (s.packed) {
+      panel = b + j * s.k;
+      step = width;
+      stride = N * s.k;
+    } else if (plan.packB) {
+      packColumns(s.transB ? b + j * s.ldb : b + j, s.ldb, s.transB, s.k,
+                  columns, bCopy);
+      poller.work(s.k * columns / 2);
+      panel = bCopy;
+      step = width;
+      stride = N * s.k;
+    } else {
+      panel = b + j;
+      step = s.ldb;
+      stride = N;
+    }
+    bool whole = wide || columns == width;
+    S *out = plain && whole ? reinterpret_cast<S *>(o.c) + j : local;
+    int64_t ld = plain && whole ? s.ldc : wide ? columns : width;
+    for (int64_t p = 0; p < s.k || p == 0; p += plan.kc) {
+      int64_t kc = least(plan.kc, s.k - p);
+      fn(kc, aBlock + p, plan.lda, panel + p * step, step, stride,
+         p ? out : nullptr, out, ld, idle);
+      poller.work(kc * columns * most(s.m, 4) / 64);
+    }
+    if (out == local)
+      epilogue<T>(s, o, 0, j, s.m, columns, local, ld);
+    j += columns;
+  }
 }
 
 template <class T>
@@ -332,115 +459,85 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
                      s.act == Act::None && s.alpha == 1;
   // Stands in for C where a tile sticks out or is not plain.
   alignas(64) S local[most(MR * N, 8 * N)];
+  const char *here = reinterpret_cast<const char *>(local);
 
+  if (s.m == 0 || s.n == 0)
+    return;
+  if (plan.small) {
+    multiplySmall<T>(s, o, plan, workspace, poller);
+    return;
+  }
   for (int64_t i0 = 0; i0 < s.m; i0 += plan.mc) {
-    int64_t mc = least(plan.mc, s.m - i0);
-    const S *aBlock = nullptr;
-    if (plan.copyA) {
-      copyRows(s.transA ? a + i0 : a + i0 * s.lda, s.lda, s.transA, mc, s.k,
-               aCopy, plan.lda);
-      poller.work(mc * s.k / 8);
-      aBlock = aCopy;
-    } else {
-      aBlock = reinterpret_cast<const S *>(a + i0 * s.lda);
-    }
-
-    if (plan.small) {
-      int panels = panelsFor(mc);
-      int64_t j = 0;
-      while (j < s.n) {
-        bool wide = panels > 1 && j + panels * N <= s.n;
-        int64_t columns = wide ? panels * N : least(N, s.n - j);
-        bool half = columns <= N / 2;
-        int64_t width = half ? N / 2 : N;
-        TileFn<T> fn = wide ? wideTile<T>(mc) : narrowTile<T>(mc, half);
-        const T *panel;
-        int64_t step, stride;
-        if (s.packed) {
-          panel = b + j * s.k;
-          step = width;
-          stride = N * s.k;
-        } else if (plan.packB) {
-          packColumns(s.transB ? b + j * s.ldb : b + j, s.ldb, s.transB, s.k,
-                      columns, bCopy);
-          poller.work(s.k * columns / 2);
-          panel = bCopy;
-          step = width;
-          stride = N * s.k;
-        } else {
-          panel = b + j;
-          step = s.ldb;
-          stride = N;
-        }
-        bool whole = wide || columns == width;
-        S *out = plain && whole ? reinterpret_cast<S *>(o.c) + i0 * s.ldc + j
-                                : local;
-        int64_t ld = plain && whole ? s.ldc : wide ? columns : width;
-        for (int64_t p = 0; p < s.k || p == 0; p += plan.kc) {
-          int64_t kc = least(plan.kc, s.k - p);
-          fn(kc, aBlock + p, plan.lda, panel + p * step, step, stride,
-             p ? out : nullptr, out, ld);
-          poller.work(kc * columns * most(mc, 4) / 64);
-        }
-        if (out == local)
-          epilogue<T>(s, o, i0, j, mc, columns, local, ld);
-        j += columns;
-      }
-      continue;
-    }
-
-    int64_t tiles = ceilDiv(mc, MR);
-    int64_t base = mc / tiles, extra = mc % tiles;
-    for (int64_t j0 = 0; j0 < s.n; j0 += plan.nc) {
-      int64_t nc = least(plan.nc, s.n - j0);
+    const int64_t mc = least(plan.mc, s.m - i0);
+    const int64_t tiles = ceilDiv(mc, MR);
+    const int64_t base = mc / tiles, extra = mc % tiles;
+    for (int64_t j1 = 0; j1 < s.n; j1 += plan.sumColumns) {
+      const int64_t n1 = least(s.n, j1 + plan.sumColumns);
       for (int64_t block = 0; block < plan.blocks; ++block) {
-        int64_t p = block * plan.kc;
-        int64_t kc = least(plan.kc, s.k - p);
-        bool last = block + 1 == plan.blocks;
-        if (plan.packB) {
-          packColumns(s.transB ? b + j0 * s.ldb + p : b + p * s.ldb + j0, s.ldb,
-                      s.transB, kc, nc, bCopy);
-          poller.work(kc * nc / 4);
+        const int64_t p = block * plan.kc;
+        const int64_t kc = least(plan.kc, s.k - p);
+        const bool last = block + 1 == plan.blocks;
+        const S *aBlock;
+        if (plan.copyA) {
+          copyRows(s.transA ? a + p * s.lda + i0 : a + i0 * s.lda + p, s.lda,
+                   s.transA, mc, kc, aCopy, plan.lda);
+          poller.work(mc * kc / 8);
+          aBlock = aCopy;
+        } else {
+          aBlock = reinterpret_cast<const S *>(a + i0 * s.lda + p);
         }
-        int64_t i = 0;
-        for (int64_t t = 0; t < tiles; ++t) {
-          int64_t rows = base + (t < extra);
-          for (int64_t j = 0; j < nc; j += N) {
-            int64_t columns = least(N, nc - j);
-            bool half = columns <= N / 2;
-            int64_t width = half ? N / 2 : N;
-            const T *panel;
-            int64_t step = width;
-            if (s.packed) {
-              panel = b + (j0 + j) * s.k + p * width;
-            } else if (plan.packB) {
-              panel = bCopy + j * kc;
-            } else {
-              panel = b + p * s.ldb + j0 + j;
-              step = s.ldb;
+        for (int64_t j = j1; j < n1; j += N) {
+          const int64_t columns = least(N, n1 - j);
+          const bool half = columns <= N / 2;
+          const int64_t width = half ? N / 2 : N;
+          const T *panel;
+          int64_t step = width;
+          const char *ahead = nullptr; // the panel after this one
+          if (s.packed) {
+            panel = b + j * s.k + p * width;
+            if (j + N < n1)
+              ahead = reinterpret_cast<const char *>(panel + N * s.k);
+          } else if (plan.packB) {
+            int64_t within = (j - j1) % plan.nc;
+            if (within == 0) {
+              int64_t nc = least(plan.nc, n1 - j);
+              packColumns(s.transB ? b + j * s.ldb + p : b + p * s.ldb + j,
+                          s.ldb, s.transB, kc, nc, bCopy);
+              poller.work(kc * nc / 4);
             }
+            panel = bCopy + within * kc;
+          } else {
+            panel = b + p * s.ldb + j;
+            step = s.ldb;
+          }
+          const bool direct = plain && columns == width;
+          int64_t i = 0;
+          for (int64_t t = 0; t < tiles; ++t) {
+            const int64_t rows = base + (t < extra);
             TileFn<T> fn = narrowTile<T>(rows, half);
-            S *partial = scratch + i * plan.nc + j;
-            const S *aTile = aBlock + i * plan.lda + p;
-            bool direct = plain && columns == width;
+            S *partial = scratch + i * plan.sumColumns + (j - j1);
+            const S *aTile = aBlock + i * plan.lda;
+            const bool fetch = ahead && t * 64 < N * int64_t(sizeof(T));
+            const Ahead next = {fetch ? ahead + t * kc * 64 : here,
+                                fetch ? 64 : 0};
             if (!last) {
               fn(kc, aTile, plan.lda, panel, step, 0, block ? partial : nullptr,
-                 partial, plan.nc);
+                 partial, plan.sumColumns, next);
             } else if (!plan.scratch) {
-              S *c = reinterpret_cast<S *>(o.c) + (i0 + i) * s.ldc + j0 + j;
+              S *c = reinterpret_cast<S *>(o.c) + (i0 + i) * s.ldc + j;
               fn(kc, aTile, plan.lda, panel, step, 0, nullptr,
-                 direct ? c : local, direct ? s.ldc : width);
+                 direct ? c : local, direct ? s.ldc : width, next);
               if (!direct)
-                epilogue<T>(s, o, i0 + i, j0 + j, rows, columns, local, width);
+                epilogue<T>(s, o, i0 + i, j, rows, columns, local, width);
             } else {
               fn(kc, aTile, plan.lda, panel, step, 0, partial, partial,
-                 plan.nc);
-              epilogue<T>(s, o, i0 + i, j0 + j, rows, columns, partial,
-                          plan.nc);
+                 plan.sumColumns, next);
+              epilogue<T>(s, o, i0 + i, j, rows, columns, partial,
+                          plan.sumColumns);
             }
             poller.work(rows * columns * kc / 50);
+            i += rows;
           }
-          i += rows;
         }
       }
     }

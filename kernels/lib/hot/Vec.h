@@ -30,6 +30,20 @@
 #define CONCORD_HOT_TABLE(name)                                                \
   CONCORD_CAT(CONCORD_CAT(name, _), CONCORD_HOT_CLASS)
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
+#define CONCORD_CHECKED_LOADS 1
+#endif
+#endif
+
+/// Before a loop over registers. Not under a sanitizer, where every access in
+/// the unrolled text would be checked and compiling takes minutes.
+#ifdef CONCORD_CHECKED_LOADS
+#define UNROLL
+#else
+#define UNROLL _Pragma("clang loop unroll(full)")
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 namespace concord::kernels {
@@ -217,6 +231,49 @@ template <class T> struct Lane16 {
 };
 template <> struct Lane<Half> : Lane16<Half> {};
 template <> struct Lane<BFloat> : Lane16<BFloat> {};
+
+template <int Bytes> struct UIntOf;
+template <> struct UIntOf<1> {
+  using Type = uint8_t;
+};
+template <> struct UIntOf<2> {
+  using Type = uint16_t;
+};
+template <> struct UIntOf<4> {
+  using Type = uint32_t;
+};
+template <> struct UIntOf<8> {
+  using Type = uint64_t;
+};
+
+/// Transposes 8 x 8 elements; strides in elements. Three rounds of interleaving
+/// row i with row i + 4.
+template <class T>
+INLINE void transpose8(const T *from, int64_t fromStride, T *to,
+                       int64_t toStride) {
+  typedef typename UIntOf<sizeof(T)>::Type V8
+      __attribute__((ext_vector_type(8)));
+  V8 a[8], b[8];
+  UNROLL
+  for (int i = 0; i < 8; ++i)
+    __builtin_memcpy(&a[i], from + i * fromStride, sizeof a[i]);
+  UNROLL
+  for (int round = 0; round < 3; ++round) {
+    UNROLL
+    for (int i = 0; i < 4; ++i) {
+      b[2 * i] =
+          __builtin_shufflevector(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      b[2 * i + 1] =
+          __builtin_shufflevector(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    UNROLL
+    for (int i = 0; i < 8; ++i)
+      a[i] = b[i];
+  }
+  UNROLL
+  for (int i = 0; i < 8; ++i)
+    __builtin_memcpy(to + i * toStride, &a[i], sizeof a[i]);
+}
 
 INLINE float sum(vf v) {
   // A fixed tree: the same bits whatever the compiler does.
