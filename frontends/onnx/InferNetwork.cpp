@@ -1,4 +1,5 @@
-//===- InferNetwork.cpp - Shapes of convolutions, pools and norms -----------===//
+//===- InferNetwork.cpp - Shapes of convolutions, pools and norms
+//-----------===//
 //
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -6,7 +7,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Operators on [batch, channels, spatial...] tensors. Window arithmetic follows
-// the operators' specification: out = (in + pads - ((k-1)*dilation + 1)) / stride
+// the operators' specification: out = (in + pads - ((k-1)*dilation + 1)) /
+// stride
 // + 1, rounded down, or up with ceil_mode unless the last window would begin in
 // the padding at the end.
 //
@@ -36,9 +38,8 @@ Shape windowed(const NodeView &v, const TensorType &x,
   const auto strides = smallInts(v, "strides", spatial, 1, 1);
   const auto dilations = smallInts(v, "dilations", spatial, 1, 1);
   const std::string autoPad = v.node->stringAttr("auto_pad", "NOTSET");
-  auto pads = autoPad == "NOTSET"
-                  ? smallInts(v, "pads", 2 * spatial, 0, 0)
-                  : std::vector<int64_t>(2 * spatial, 0);
+  auto pads = autoPad == "NOTSET" ? smallInts(v, "pads", 2 * spatial, 0, 0)
+                                  : std::vector<int64_t>(2 * spatial, 0);
   Shape shape;
   for (size_t i = 0; i < spatial; ++i) {
     const int64_t extent = x.shape[2 + i];

@@ -1,4 +1,5 @@
-//===- InferSignal.cpp - Shapes of transforms and windows -------------------===//
+//===- InferSignal.cpp - Shapes of transforms and windows
+//-------------------===//
 //
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -115,10 +116,13 @@ void tfIdf(NodeView &v) {
 }
 
 constexpr InferEntry kTable[] = {
-    {"BlackmanWindow", 17, window},     {"DFT", 17, dft},
-    {"HammingWindow", 17, window},      {"HannWindow", 17, window},
+    {"BlackmanWindow", 17, window},
+    {"DFT", 17, dft},
+    {"HammingWindow", 17, window},
+    {"HannWindow", 17, window},
     {"LinearAttention", 27, linearAttention},
-    {"MelWeightMatrix", 17, melWeights}, {"STFT", 17, stft},
+    {"MelWeightMatrix", 17, melWeights},
+    {"STFT", 17, stft},
     {"TfIdfVectorizer", 9, tfIdf},
 };
 
