@@ -432,8 +432,8 @@ void Model::priceLayouts() {
         int64_t time = 0;
         Mask adds = Mask(1) << to;
         for (const Step &step : *steps) {
-          time += stepPicoseconds(step.kind, static_cast<double>(model.bytes),
-                                  problem.ranks, problem.cost);
+          time += stepObjective(step.kind, static_cast<double>(model.bytes),
+                                problem.ranks, problem.cost);
           adds |= Mask(1) << model.find(step.to);
         }
         model.path[from * n + to] = time;

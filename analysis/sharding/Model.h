@@ -122,6 +122,11 @@ bool isMatrix(const Problem &problem, const TensorInfo &tensor);
 
 /// How an op is executed, as far as its price goes.
 enum class Way : uint8_t { Whole, Split, Linear };
+inline Way wayOf(const OpChoice &choice) {
+  if (choice.factor >= 0)
+    return Way::Split;
+  return choice.linear >= 0 ? Way::Linear : Way::Whole;
+}
 
 /// Predicted time of an op. On partial operands its arithmetic is that of the
 /// whole op, but its memory traffic is priced like a T-th part: scaling and

@@ -121,7 +121,7 @@ planReshard(std::span<const Layout> available, const Layout &wanted,
       continue;
     int64_t time = 0;
     for (const Step &step : *steps)
-      time += stepPicoseconds(step.kind, bytes, ranks, cost);
+      time += stepObjective(step.kind, bytes, ranks, cost);
     if (!best || time < bestTime) {
       bestTime = time;
       best = std::move(steps);
@@ -146,19 +146,29 @@ double linkBytes(StepKind kind, double bytes, int64_t ranks) {
   return 0;
 }
 
-int64_t stepPicoseconds(StepKind kind, double bytes, int64_t ranks,
-                        const CostModel &cost) {
+static int64_t price(StepKind kind, double bytes, int64_t ranks,
+                     const CostModel &cost, double weight) {
   if (kind == StepKind::Slice)
     return toPicoseconds(bytes / static_cast<double>(ranks) /
                          cost.bytesPerSecond);
-  int64_t time =
-      toPicoseconds(cost.latencySeconds +
-                    linkBytes(kind, bytes, ranks) / cost.linkBytesPerSecond);
+  double time = cost.latencySeconds +
+                linkBytes(kind, bytes, ranks) / cost.linkBytesPerSecond;
+  return toPicoseconds(weight * time);
+}
+
+int64_t stepPicoseconds(StepKind kind, double bytes, int64_t ranks,
+                        const CostModel &cost) {
+  return price(kind, bytes, ranks, cost, 1);
+}
+
+int64_t stepObjective(StepKind kind, double bytes, int64_t ranks,
+                      const CostModel &cost) {
   // A product whose result is gathered and one whose input was gathered before
   // often cost the same to the last digit. One picosecond makes the solver take
   // the form with the fewer gathers: partial sums meet in a reduce-scatter or
   // all-reduce, which later passes fuse with the product.
-  return time + (kind == StepKind::AllGather ? 1 : 0);
+  return price(kind, bytes, ranks, cost, cost.collectiveWeight) +
+         (kind == StepKind::AllGather ? 1 : 0);
 }
 
 int64_t toPicoseconds(double seconds) {

@@ -32,8 +32,12 @@ namespace {
 
 /// Operands of one op for which the detour over the whole tensor is tried.
 constexpr int maxDetours = 3;
-/// Cheapest states against which the others are tested for imitation.
+/// Cheapest states against which the others are tested for imitation: of those
+/// that store shared weights alike, and of the others.
 constexpr size_t maxRivals = 24;
+constexpr size_t maxStrangers = 4;
+/// Ways of storing shared weights that are told apart.
+constexpr size_t maxGroups = 16;
 
 struct Back {
   int32_t parent = 0;
@@ -127,10 +131,16 @@ private:
   std::pair<int64_t, int32_t> leave(int32_t tensor, Mask available) const;
   void expand(size_t op);
   void select();
-  bool imitated(const Mask *state, Cost cost) const;
+  /// Whether a state of the frontier can do all that `state` can at no more
+  /// cost.
+  bool imitates(int32_t rivalState, const Mask *state, Cost cost) const;
+  /// Numbers the states by how shared weights are stored.
+  int32_t groupOf(const Mask *state,
+                  std::vector<std::vector<Mask>> &groups) const;
   Solution emit(const std::vector<Back> &path, Cost total) const;
   void storeSources(Solution &solution, std::vector<Mask> &stored) const;
   std::string wholeReason(int32_t tensor) const;
+  double predictedSeconds(const Solution &solution) const;
   std::vector<Step> steps(int32_t tensor, int32_t from, int32_t to) const {
     const TensorModel &info = model.tensors[tensor];
     return *planReshard(info.layouts[from], info.layouts[to],
@@ -269,36 +279,46 @@ void Search::expand(size_t op) {
     }
 }
 
-bool Search::imitated(const Mask *state, Cost cost) const {
-  size_t rivals = std::min(costs.size(), maxRivals);
-  for (size_t r = 0; r < rivals; ++r) {
-    const Mask *rival = rows.data() + r * model.slots;
-    Cost price = costs[r];
-    for (int32_t slot = 0; slot < model.slots && price <= cost; ++slot) {
-      Mask lacking = state[slot] & ~rival[slot];
-      if (!lacking)
-        continue;
-      int32_t tensor = slotTensor[slot];
-      const TensorModel &t = model.tensors[tensor];
-      if (t.role == Role::Stored) {
-        Cost before = model.storage(tensor, rival[slot]);
-        Cost after = model.storage(tensor, rival[slot] | lacking);
-        price.excess += after.excess - before.excess;
-        price.time += after.time - before.time;
-        continue;
-      }
-      for (; lacking && price <= cost; lacking &= lacking - 1) {
-        int64_t step = t.reach(rival[slot], std::countr_zero(lacking)).first;
-        if (step == impossible)
-          price.excess = impossible;
-        else
-          price.time += step;
-      }
+bool Search::imitates(int32_t rivalState, const Mask *state, Cost cost) const {
+  const Mask *rival = frontier.row(rivalState);
+  Cost price = frontier.costs[rivalState];
+  for (int32_t slot = 0; slot < model.slots && price <= cost; ++slot) {
+    Mask lacking = state[slot] & ~rival[slot];
+    if (!lacking)
+      continue;
+    int32_t tensor = slotTensor[slot];
+    const TensorModel &t = model.tensors[tensor];
+    if (t.role == Role::Stored) {
+      Cost before = model.storage(tensor, rival[slot]);
+      Cost after = model.storage(tensor, rival[slot] | lacking);
+      price.excess += after.excess - before.excess;
+      price.time += after.time - before.time;
+      continue;
     }
-    if (price <= cost)
-      return true;
+    for (; lacking && price <= cost; lacking &= lacking - 1) {
+      int64_t step = t.reach(rival[slot], std::countr_zero(lacking)).first;
+      if (step == impossible)
+        return false;
+      price.time += step;
+    }
   }
-  return false;
+  return price <= cost;
+}
+
+int32_t Search::groupOf(const Mask *state,
+                        std::vector<std::vector<Mask>> &groups) const {
+  std::vector<Mask> key;
+  for (int32_t slot = 0; slot < model.slots; ++slot)
+    if (slotTensor[slot] >= 0 && model.tensors[slotTensor[slot]].matrix)
+      key.push_back(state[slot]);
+  auto it = std::ranges::find(groups, key);
+  size_t group = it - groups.begin();
+  if (it == groups.end()) {
+    if (groups.size() == maxGroups)
+      return maxGroups - 1;
+    groups.push_back(std::move(key));
+  }
+  return static_cast<int32_t>(group);
 }
 
 void Search::select() {
@@ -311,17 +331,57 @@ void Search::select() {
         frontier.row(a), frontier.row(a) + model.slots, frontier.row(b),
         frontier.row(b) + model.slots);
   });
+
+  std::vector<std::vector<Mask>> groups;
+  std::vector<std::vector<int32_t>> members(maxGroups);
+  std::vector<std::pair<int32_t, int32_t>> alive; // state, group
+  for (int32_t i : order) {
+    const Mask *state = frontier.row(i);
+    auto beats = [&](int32_t rival) {
+      return imitates(rival, state, frontier.costs[i]);
+    };
+    int32_t group = groupOf(state, groups);
+    std::vector<int32_t> &own = members[group];
+    if (std::any_of(own.begin(), own.begin() + std::min(own.size(), maxRivals),
+                    beats))
+      continue;
+    bool beaten = false;
+    for (size_t k = 0; k < std::min(alive.size(), maxStrangers) && !beaten; ++k)
+      beaten = alive[k].second != group && beats(alive[k].first);
+    if (beaten)
+      continue;
+    alive.emplace_back(i, group);
+    own.push_back(i);
+  }
+
+  // How a shared weight is stored is often decided at one end of the model and
+  // pays at the other, so every such choice gets its share of the beam.
+  size_t width = std::max<uint32_t>(model.problem.beamWidth, 1);
+  if (alive.size() > width) {
+    exact = false;
+    size_t share = std::max<size_t>(width / groups.size(), 1);
+    std::vector<bool> keep(alive.size());
+    std::vector<size_t> taken(maxGroups, 0);
+    size_t left = width;
+    for (size_t k = 0; k < alive.size() && left > 0; ++k)
+      if (taken[alive[k].second] < share) {
+        ++taken[alive[k].second];
+        keep[k] = true;
+        --left;
+      }
+    for (size_t k = 0; k < alive.size() && left > 0; ++k)
+      if (!keep[k]) {
+        keep[k] = true;
+        --left;
+      }
+    size_t at = 0;
+    std::erase_if(alive, [&](const auto &) { return !keep[at++]; });
+  }
+
   rows.clear();
   costs.clear();
   std::vector<Back> kept;
-  size_t width = std::max<uint32_t>(model.problem.beamWidth, 1);
-  for (int32_t i : order) {
-    if (imitated(frontier.row(i), frontier.costs[i]))
-      continue;
-    if (costs.size() == width) {
-      exact = false;
-      break;
-    }
+  for (auto [i, group] : alive) {
     rows.insert(rows.end(), frontier.row(i), frontier.row(i) + model.slots);
     costs.push_back(frontier.costs[i]);
     kept.push_back(frontier.backs[i]);
@@ -423,6 +483,25 @@ std::string Search::wholeReason(int32_t tensor) const {
          list + ")";
 }
 
+double Search::predictedSeconds(const Solution &solution) const {
+  const Problem &problem = model.problem;
+  int64_t time = 0;
+  auto add = [&](const std::vector<Reshard> &list) {
+    for (const auto &[tensor, step] : list)
+      time += stepPicoseconds(step.kind,
+                              static_cast<double>(model.tensors[tensor].bytes),
+                              problem.ranks, problem.cost);
+  };
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    const OpChoice &choice = solution.ops[op];
+    time += opPicoseconds(problem, problem.ops[op], wayOf(choice));
+    add(choice.before);
+    add(choice.after);
+  }
+  add(solution.finish);
+  return static_cast<double>(time) * 1e-12;
+}
+
 Solution Search::emit(const std::vector<Back> &path, Cost total) const {
   const Problem &problem = model.problem;
   Solution solution;
@@ -510,7 +589,8 @@ Solution Search::emit(const std::vector<Back> &path, Cost total) const {
         problem.tensors[t].kind != TensorKind::Value &&
         model.tensors[t].first < 0 && model.tensors[t].fixedId >= 0)
       solution.outputs[t] = model.tensors[t].layouts[model.tensors[t].fixedId];
-  solution.seconds = static_cast<double>(total.time) * 1e-12;
+  solution.objective = total.time;
+  solution.seconds = predictedSeconds(solution);
   return solution;
 }
 

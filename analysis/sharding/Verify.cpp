@@ -49,6 +49,7 @@ private:
   const Solution &solution;
   Available available;
   int64_t time = 0;
+  int64_t objective = 0;
 };
 
 std::optional<std::string> Verifier::sources() {
@@ -99,10 +100,10 @@ std::optional<std::string> Verifier::steps(const std::vector<Reshard> &list) {
     if (contains(available[tensor], step.to))
       return label + ": is available already";
     available[tensor].push_back(step.to);
-    time += stepPicoseconds(
-        step.kind,
-        static_cast<double>(detail::wholeBytes(problem.tensors[tensor])),
-        problem.ranks, problem.cost);
+    double bytes =
+        static_cast<double>(detail::wholeBytes(problem.tensors[tensor]));
+    time += stepPicoseconds(step.kind, bytes, problem.ranks, problem.cost);
+    objective += stepObjective(step.kind, bytes, problem.ranks, problem.cost);
   }
   return std::nullopt;
 }
@@ -167,10 +168,9 @@ std::optional<std::string> Verifier::execute(size_t op) {
              toString(results[k]);
     available[info.results[k]] = {results[k]};
   }
-  time += detail::opPicoseconds(problem, info,
-                                choice.factor >= 0   ? detail::Way::Split
-                                : choice.linear >= 0 ? detail::Way::Linear
-                                                     : detail::Way::Whole);
+  int64_t spent = detail::opPicoseconds(problem, info, detail::wayOf(choice));
+  time += spent;
+  objective += spent;
   if (auto error = steps(choice.after))
     return error;
   for (int32_t tensor : info.results) {
@@ -225,6 +225,9 @@ std::optional<std::string> Verifier::totals() const {
   if (std::abs(static_cast<double>(time) * 1e-12 - solution.seconds) > 1e-12)
     return "predicted time is " + std::to_string(time) + " ps, not " +
            std::to_string(solution.seconds * 1e12);
+  if (objective != solution.objective)
+    return "the objective is " + std::to_string(objective) + ", not " +
+           std::to_string(solution.objective);
   return std::nullopt;
 }
 

@@ -38,6 +38,13 @@ struct CostModel {
   double linkBytesPerSecond = 1e10; ///< collectives, per rank
   double latencySeconds = 2e-6;     ///< per collective
   double opSeconds = 2e-7;          ///< fixed cost of any operation
+  /// How much the time of a collective counts against that of computation when
+  /// layouts are chosen (not in the predicted time). Above 1 because ops are
+  /// priced one by one, although later passes fuse elementwise chains:
+  /// splitting a chain of five saves much less than five times the traffic of
+  /// one, and is not worth a gather of its own; and because ranks never arrive
+  /// together.
+  double collectiveWeight = 16;
 };
 
 enum class StepKind : uint8_t {
@@ -92,6 +99,11 @@ double linkBytes(StepKind kind, double bytes, int64_t ranks);
 /// the same on every machine.
 int64_t stepPicoseconds(StepKind kind, double bytes, int64_t ranks,
                         const CostModel &cost);
+
+/// What the step counts for in the choice of layouts: its time, that of a
+/// collective weighted by CostModel::collectiveWeight.
+int64_t stepObjective(StepKind kind, double bytes, int64_t ranks,
+                      const CostModel &cost);
 
 /// Rounds seconds to picoseconds; negative and NaN become 0, and anything above
 /// 100 s becomes 100 s, so that sums over any graph stay in range.

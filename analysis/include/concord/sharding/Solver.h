@@ -101,7 +101,8 @@ struct Solution {
   std::vector<Layout> outputs;
   /// To be emitted after the last op, before the outputs are returned.
   std::vector<Reshard> finish;
-  double seconds = 0;
+  double seconds = 0;    ///< predicted step time
+  int64_t objective = 0; ///< what was minimised: picoseconds, weighted
   /// Bytes of matrix weights that each rank stores above its T-th part.
   int64_t excessBytes = 0;
   /// False when the beam cut states off: the solution may then not be the

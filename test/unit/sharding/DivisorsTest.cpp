@@ -1,0 +1,100 @@
+//===- DivisorsTest.cpp - Axis sizes that a model refuses -----------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "Builders.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace concord::sharding::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Transformer base() {
+  Transformer t;
+  t.hidden = 768;
+  t.heads = 12;
+  t.kvHeads = 12;
+  t.inner = 3072;
+  return t;
+}
+
+TEST(Divisors, HeadsOfBert) {
+  for (int64_t good : {1, 2, 3, 4, 6, 12})
+    EXPECT_FALSE(checkMesh(bert(good, base()).problem)) << good;
+  Net net = bert(8, base());
+  auto refusal = checkMesh(net.problem, "tp");
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->size, 12);
+  EXPECT_THAT(refusal->allowed, ElementsAre(1, 2, 3, 4, 6, 12));
+  const OpInfo &op = net.problem.ops[refusal->op];
+  EXPECT_EQ(op.operands[0], refusal->tensor);
+  EXPECT_EQ(refusal->message,
+            "mesh axis tp=8 does not divide the 12 heads of node " + op.name +
+                "; use 1, 2, 3, 4, 6 or 12");
+  // 5 divides neither the heads nor the hidden size; it is no better.
+  EXPECT_TRUE(checkMesh(bert(5, base()).problem));
+}
+
+/// The 3 of [3, heads, size] is not what has to divide.
+TEST(Divisors, FusedProjectionInThreePlusHeads) {
+  for (int64_t ranks : {2, 4, 5, 8}) {
+    Net net(ranks);
+    Id x = net.input({1, 16, 768});
+    Id qkv = net.matmul(x, net.weight({768, 3 * 768}));
+    net.output(net.reshape(qkv, {1, 16, 3, 12, 64}, "cut"));
+    auto refusal = checkMesh(net.problem);
+    EXPECT_EQ(refusal.has_value(), 12 % ranks != 0) << ranks;
+    if (refusal)
+      EXPECT_EQ(refusal->size, 12);
+  }
+}
+
+/// With grouped heads the key and value heads are the narrow place.
+TEST(Divisors, GroupedHeads) {
+  Transformer t = base();
+  t.hidden = 512;
+  t.heads = 16;
+  t.kvHeads = 4;
+  EXPECT_FALSE(checkMesh(llama(4, t).problem));
+  auto refusal = checkMesh(llama(8, t).problem);
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->size, 4);
+  EXPECT_THAT(refusal->allowed, ElementsAre(1, 2, 4));
+}
+
+TEST(Divisors, OnlyWhatComesFromWeightsCounts) {
+  Net net(2);
+  Id x = net.input({4, 21});
+  net.output(net.reshape(x, {4, 3, 7}));
+  EXPECT_FALSE(checkMesh(net.problem));
+
+  Net data = bert(8, base());
+  data.problem.splitWeights = false;
+  EXPECT_FALSE(checkMesh(data.problem));
+}
+
+TEST(Divisors, Report) {
+  Net net = bert(8, base());
+  int weights = 0, blocks = 0;
+  for (const DivisorEntry &entry : divisorsReport(net.problem)) {
+    if (entry.op >= 0) {
+      ++blocks;
+      EXPECT_THAT(entry.sizes, ElementsAre(12));
+      EXPECT_THAT(entry.divisors, ElementsAre(1, 2, 3, 4, 6, 12));
+    } else {
+      ++weights;
+    }
+  }
+  EXPECT_EQ(blocks, 3);      // q, k and v of the one layer
+  EXPECT_EQ(weights, 3 + 7); // embeddings; four projections, two, the pooler
+}
+
+} // namespace
+} // namespace concord::sharding::test
