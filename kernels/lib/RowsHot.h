@@ -1,0 +1,65 @@
+//===- RowsHot.h - Row kernels of one CPU class -----------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Softmax and normalisations over rows of `cols` contiguous elements. Each
+// element is loaded and stored once; between, the row lies as f32 (f64 for f64)
+// in the workspace, which is L1-sized for the widths of transformers. Plain
+// data only: compiled for every CPU class.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_KERNELS_ROWSHOT_H
+#define CONCORD_KERNELS_ROWSHOT_H
+
+#include "GemmHot.h"
+
+namespace concord::kernels {
+
+constexpr int kMaskDims = 8;
+
+struct SoftmaxShape {
+  int64_t rows = 0, cols = 0;
+  int64_t xStride = 0, yStride = 0; ///< elements from row to row
+  double scale = 1;
+  bool log = false;
+  bool causal = false;    ///< column j of row r counts if j <= r % causalRows +
+  int64_t causalRows = 1; ///< causalOffset
+  int64_t causalOffset = 0;
+  bool mask = false; ///< added after scaling
+  int maskDims = 0;  ///< leading dimensions, whose product is `rows`
+  int64_t maskShape[kMaskDims] = {};
+  int64_t maskStrides[kMaskDims] = {};
+  int64_t maskColumnStride = 1; ///< 0 or 1
+};
+
+struct NormShape {
+  int64_t rows = 0, cols = 0;
+  int64_t xStride = 0, yStride = 0, residualStride = 0, sumStride = 0;
+  double eps = 0;
+  bool rms = false;
+};
+
+struct NormOperands {
+  const void *x = nullptr, *gamma = nullptr, *beta = nullptr;
+  const void *residual = nullptr; ///< added to x first
+  void *y = nullptr;
+  void *sum = nullptr; ///< x + residual
+};
+
+struct RowsTable {
+  void (*softmax)(GemmType, const SoftmaxShape &, const void *x,
+                  const void *mask, void *y, void *workspace, Poller &);
+  void (*norm)(GemmType, const NormShape &, const NormOperands &,
+               void *workspace, Poller &);
+};
+
+extern const RowsTable rowsTable_v2, rowsTable_v3, rowsTable_v4,
+    rowsTable_generic;
+
+} // namespace concord::kernels
+
+#endif // CONCORD_KERNELS_ROWSHOT_H
