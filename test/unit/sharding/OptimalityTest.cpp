@@ -227,7 +227,7 @@ private:
 
 TEST(Optimality, MatchesExhaustiveSearch) {
   int partials = 0, gathers = 0, scatters = 0, slices = 0;
-  for (uint32_t seed = 0; seed < 400; ++seed) {
+  for (uint32_t seed = 0; seed < 250; ++seed) {
     Net net = randomNet(seed, seed % 3 ? 2 : 4, 2 + static_cast<int>(seed % 4));
     net.problem.beamWidth = 1 << 20;
     net.problem.allToAll = seed % 2;
