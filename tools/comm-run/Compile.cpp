@@ -13,8 +13,8 @@
 
 #include "Compile.h"
 
+#include "common/CpuClass.h"
 #include "common/Files.h"
-#include "concord/kernel.h"
 #include "concord/plan.h"
 
 #include <algorithm>
@@ -315,7 +315,7 @@ std::string cacheKey(const std::string &program, int64_t ranks,
   // The kernels decide how weights are packed.
   key.add("runtime", identityOf(compiler.parent_path().parent_path() / "lib" /
                                 "libconcord.so"));
-  key.add("cpu", concord_kernel_target());
+  key.add("cpu", cpuClass());
   for (const std::string &argument : arguments)
     key.add("argument", argument);
   // The name is in the artefact, and in messages.

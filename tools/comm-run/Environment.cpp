@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One row per variable. test_environment.py compares the rows with the variables
-// that the sources read, so that the two cannot drift.
+// One row per variable. test_environment.py compares the rows with the
+// variables that the sources read, so that the two cannot drift.
 //
 //===----------------------------------------------------------------------===//
 

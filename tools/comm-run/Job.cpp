@@ -313,9 +313,10 @@ std::vector<HostTensor> Job::readOutput(size_t index) const {
     files.push_back(std::make_unique<MappedFile>(outputFile(index, rank)));
     parts.push_back(files.back()->bytes());
     if (parts.back().size() != size)
-      throw Error("output '" + entry.name + "': rank " + std::to_string(rank) +
-                  " wrote " + std::to_string(parts.back().size()) +
-                  " bytes instead of " + std::to_string(size));
+      throw RankError("output '" + entry.name + "': rank " +
+                      std::to_string(rank) + " wrote " +
+                      std::to_string(parts.back().size()) +
+                      " bytes instead of " + std::to_string(size));
   }
   std::vector<HostTensor> tensors;
   if (entry.kind == Entry::Kind::PerRank) {

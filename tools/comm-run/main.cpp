@@ -16,10 +16,10 @@
 #include "Inputs.h"
 #include "Job.h"
 #include "Report.h"
+#include "common/CpuClass.h"
 #include "common/Files.h"
 #include "common/Npy.h"
 #include "common/TensorFile.h"
-#include "concord/kernel.h"
 
 #include <cstdio>
 #include <map>
@@ -41,7 +41,7 @@ void checkArtefact(const Options &options, const Artefact &artefact,
   if (meta.world > 64)
     throw Error(file + ": compiled for " + std::to_string(meta.world) +
                 " ranks; comm-run starts at most 64 on one host");
-  std::string cpu = concord_kernel_target();
+  std::string cpu = cpuClass();
   if (!meta.targetCpu.empty() && meta.targetCpu != cpu)
     throw Error(file + ": compiled for " + meta.targetCpu +
                 " processors, this one is " + cpu +
@@ -207,6 +207,9 @@ int guardedMain(int argc, char **argv) {
   } catch (const CompileError &error) {
     std::fprintf(stderr, "comm-run: %s\n", error.what());
     return ExitCompile;
+  } catch (const RankError &error) {
+    std::fprintf(stderr, "comm-run: %s\n", error.what());
+    return ExitRank;
   } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "comm-run: out of memory\n");
     return ExitUsage;

@@ -33,6 +33,12 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// What the ranks made is not usable: they disagree, or something is missing.
+class RankError : public Error {
+public:
+  using Error::Error;
+};
+
 using Shape = std::vector<int64_t>;
 
 /// No tensor that a tool touches is larger than this (64 TiB); with it, offsets

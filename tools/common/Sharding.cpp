@@ -174,7 +174,7 @@ HostTensor gather(const ProgramMeta &meta, const Entry &entry,
             << elementAt(entry.dtype, other, element) << " on rank " << first
             << ", " << elementAt(entry.dtype, local, element) << " on rank "
             << rank;
-    throw Error(message.str());
+    throw RankError(message.str());
   }
   return result;
 }

@@ -38,9 +38,9 @@ void placeFrom(const ProgramMeta &meta, const Entry &entry, int64_t rank,
                std::span<const std::byte> local, std::span<std::byte> global);
 
 /// Gather the ranks' parts to the global tensor. `locals[r]` has the bytes of
-/// local_shape. Ranks that hold the same part must agree bit for bit: the Error
-/// that is thrown otherwise names both ranks, the element and both values. Not
-/// for per-rank entries.
+/// local_shape. Ranks that hold the same part must agree bit for bit: the
+/// RankError that is thrown otherwise names both ranks, the element and both
+/// values. Not for per-rank entries.
 HostTensor gather(const ProgramMeta &meta, const Entry &entry,
                   std::span<const std::span<const std::byte>> locals);
 

@@ -10,7 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "concord/kernel.h"
+#include "common/CpuClass.h"
 #include "concord/plan.h"
 
 #include <cstdio>
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
                {"name", "fixture"},
                {"world", world},
                {"mesh", json::array({json::array({"tp", world})})},
-               {"target_cpu", concord_kernel_target()},
+               {"target_cpu", tools::cpuClass()},
                {"digest", plan::toHex(plan::digest(plan))},
                {"weights", ""},
                {"arena_bytes", 256},
