@@ -1,0 +1,54 @@
+//===- Api.h - Helpers of the C entry points --------------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the files behind concord.h share: null checks and versioned structs.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_RUNTIME_ABI_API_H
+#define CONCORD_RUNTIME_ABI_API_H
+
+#include "context/Context.h"
+#include "diagnosis/Error.h"
+#include "engine/Engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace concord::rt {
+
+/// Return INVALID_ARGUMENT from the entry point when an argument is null.
+#define CONCORD_NOT_NULL(argument)                                             \
+  if (!(argument))                                                             \
+  return concord::rt::fail(CONCORD_ERROR_INVALID_ARGUMENT, "%s: %s is null",   \
+                           __func__, #argument)
+
+/// Enter a context, or return THREAD.
+#define CONCORD_ENTER(context)                                                 \
+  concord::rt::Entry entry(context);                                           \
+  if (int32_t entered = entry.status())                                        \
+  return entered
+
+/// A caller's struct, which may be older and shorter; what it lacks is zero.
+template <typename T> T takeStruct(const T *given) {
+  T value{};
+  if (given)
+    std::memcpy(&value, given, std::min<size_t>(given->struct_size, sizeof(T)));
+  value.struct_size = sizeof(T);
+  return value;
+}
+
+/// Fill a caller's struct as far as it goes; keeps its struct_size.
+template <typename T> void giveStruct(T *target, const T &value) {
+  uint32_t size = target->struct_size;
+  std::memcpy(target, &value, std::min<size_t>(size, sizeof(T)));
+  target->struct_size = size;
+}
+
+} // namespace concord::rt
+
+#endif // CONCORD_RUNTIME_ABI_API_H

@@ -1,0 +1,403 @@
+//===- ApiCollectives.cpp - C entry points: collectives -----------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Collectives, messages and groups of calls.
+//
+// A call on stream NULL outside a group runs an operation that lives on the
+// caller's stack; everything else takes one from the context's pool.
+//
+//===----------------------------------------------------------------------===//
+
+#include "abi/Api.h"
+
+#include <utility>
+
+using namespace concord;
+using namespace concord::rt;
+
+namespace {
+
+concord_buffer dense(const void *base, uint64_t bytes, uint64_t chunks = 1) {
+  return {const_cast<void *>(base), 1, bytes, bytes * chunks};
+}
+
+/// What a call asks for, before it is known where the operation lives.
+struct Call {
+  Comm &comm;
+  OpRequest r;
+  /// Counts in elements, one per member, or null.
+  const uint64_t *send = nullptr, *receive = nullptr;
+  const int32_t *pairs = nullptr;
+  uint64_t element;
+
+  Call(Comm &comm, Kind kind, int32_t dtype, uint64_t count)
+      : comm(comm),
+        element(dtype > 0 && dtype < 256 ? dtypeSize(DType(dtype)) : 0) {
+    r.kind = kind;
+    r.dtype = element ? DType(dtype) : DType::Invalid;
+    // A product that does not fit is caught by prepare's own limit.
+    if (__builtin_mul_overflow(count, element, &r.chunk))
+      r.chunk = ~uint64_t(0) / 64 * element;
+  }
+
+  int32_t run(concord_stream *stream);
+
+private:
+  int32_t fillLists(Op &op) const;
+};
+
+int32_t Call::fillLists(Op &op) const {
+  op.request = r;
+  if (pairs) {
+    op.pairCopy.resize(r.numPairs);
+    for (uint32_t i = 0; i < r.numPairs; ++i)
+      op.pairCopy[i] = {pairs[2 * i], pairs[2 * i + 1]};
+    op.request.pairs = op.pairCopy.data();
+  }
+  if (receive) {
+    int n = comm.size;
+    op.counts.resize(size_t(n) * 2);
+    for (int i = 0; i < n; ++i)
+      for (int side = 0; side < 2; ++side) {
+        const uint64_t *list = side ? send : receive;
+        uint64_t &bytes = op.counts[size_t(side * n + i)];
+        bytes = 0;
+        if (list && __builtin_mul_overflow(list[i], element, &bytes))
+          return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                      "a count of %llu elements is impossible",
+                      (unsigned long long)list[i]);
+      }
+    op.request.receive = op.counts.data();
+    if (send)
+      op.request.send = op.counts.data() + n;
+    uint64_t mine = op.counts[size_t(comm.me)];
+    if (r.kind == Kind::AllGather)
+      op.request.in = dense(r.in.base, mine);
+    if (r.kind == Kind::ReduceScatter)
+      op.request.out = dense(r.out.base, mine);
+  }
+  return CONCORD_OK;
+}
+
+int32_t Call::run(concord_stream *stream) {
+  Context &context = *comm.context;
+  CONCORD_ENTER(context);
+  if (stream && stream->context != &context)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "stream and communicator belong to different contexts");
+  if (!stream && context.groupDepth == 0 && !receive && !pairs) {
+    // The pool's operation has room for lists; this one needs none.
+    Op op;
+    op.request = r;
+    if (int32_t status = prepare(op, comm))
+      return status;
+    return runNow(op);
+  }
+  return guarded([&] {
+    Op *op = takeOp(context);
+    int32_t status = fillLists(*op);
+    if (status == CONCORD_OK)
+      status = prepare(*op, comm);
+    if (status != CONCORD_OK || (!stream && context.groupDepth == 0)) {
+      op->pooled = false;
+      if (status == CONCORD_OK)
+        status = runNow(*op);
+      giveBack(context, op);
+      return status;
+    }
+    if (comm.status != CONCORD_OK) {
+      giveBack(context, op);
+      return fail(CONCORD_ERROR_BROKEN, "communicator '%s' is broken: %s",
+                  comm.name.c_str(), comm.firstError.c_str());
+    }
+    op->stream = stream;
+    op->pooled = true;
+    if (context.groupDepth)
+      context.groupOps.push_back(op);
+    else
+      enqueue(*op);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+/// Start what a group has collected. Operations of one stream become the
+/// members of one entry of that stream, so that they run side by side.
+int32_t startGroup(Context &context, std::vector<Op *> ops) {
+  std::vector<Op *> waits;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    Op *op = ops[i];
+    if (!op)
+      continue;
+    concord_stream *stream = op->stream;
+    if (!stream) {
+      op->pooled = false;
+      waits.push_back(op);
+      enqueue(*op);
+      continue;
+    }
+    Op *parent = takeOp(context);
+    parent->request.kind = Kind::Group;
+    parent->comm = nullptr;
+    parent->stream = stream;
+    parent->pooled = true;
+    for (size_t j = i; j < ops.size(); ++j) {
+      if (!ops[j] || ops[j]->stream != stream)
+        continue;
+      ops[j]->parent = parent;
+      ++parent->pendingChildren;
+      parent->children.push_back(ops[j]);
+      ops[j] = nullptr;
+    }
+    enqueue(*parent);
+    for (Op *child : parent->children)
+      enqueue(*child);
+  }
+  int32_t status = CONCORD_OK;
+  for (Op *op : waits) {
+    int32_t result = waitFor(*op);
+    if (status == CONCORD_OK)
+      status = result;
+    giveBack(context, op);
+  }
+  return status;
+}
+
+} // namespace
+
+int32_t concord_all_reduce(concord_comm *comm, const void *in, void *out,
+                           uint64_t count, int32_t dtype, int32_t reduction,
+                           concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::AllReduce, dtype, count);
+  call.r.reduction = Reduction(reduction);
+  call.r.in = dense(in, call.r.chunk);
+  call.r.out = dense(out, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_all_gather(concord_comm *comm, const void *in, void *out,
+                           uint64_t count, int32_t dtype,
+                           concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::AllGather, dtype, count);
+  call.r.in = dense(in, call.r.chunk);
+  call.r.out = dense(out, call.r.chunk, uint64_t(comm->size));
+  return call.run(stream);
+}
+
+int32_t concord_all_gather_v(concord_comm *comm, const void *in, void *out,
+                             const uint64_t *counts, int32_t dtype,
+                             concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(counts);
+  Call call(*comm, Kind::AllGather, dtype, 0);
+  call.receive = counts;
+  call.r.in = dense(in, 0);
+  call.r.out = dense(out, 0);
+  return call.run(stream);
+}
+
+int32_t concord_reduce_scatter(concord_comm *comm, const void *in, void *out,
+                               uint64_t count, int32_t dtype, int32_t reduction,
+                               concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::ReduceScatter, dtype, count);
+  call.r.reduction = Reduction(reduction);
+  call.r.in = dense(in, call.r.chunk, uint64_t(comm->size));
+  call.r.out = dense(out, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_reduce_scatter_v(concord_comm *comm, const void *in, void *out,
+                                 const uint64_t *counts, int32_t dtype,
+                                 int32_t reduction, concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(counts);
+  Call call(*comm, Kind::ReduceScatter, dtype, 0);
+  call.r.reduction = Reduction(reduction);
+  call.receive = counts;
+  call.r.in = dense(in, 0);
+  call.r.out = dense(out, 0);
+  return call.run(stream);
+}
+
+int32_t concord_all_to_all(concord_comm *comm, const void *in, void *out,
+                           uint64_t count, int32_t dtype,
+                           concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::AllToAll, dtype, count);
+  call.r.in = dense(in, call.r.chunk, uint64_t(comm->size));
+  call.r.out = dense(out, call.r.chunk, uint64_t(comm->size));
+  return call.run(stream);
+}
+
+int32_t concord_all_to_all_v(concord_comm *comm, const void *in, void *out,
+                             const uint64_t *sendCounts,
+                             const uint64_t *recvCounts, int32_t dtype,
+                             concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(sendCounts);
+  CONCORD_NOT_NULL(recvCounts);
+  Call call(*comm, Kind::AllToAll, dtype, 0);
+  call.send = sendCounts;
+  call.receive = recvCounts;
+  call.r.in = dense(in, 0);
+  call.r.out = dense(out, 0);
+  return call.run(stream);
+}
+
+int32_t concord_broadcast(concord_comm *comm, const void *in, void *out,
+                          uint64_t count, int32_t dtype, int32_t root,
+                          concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::Broadcast, dtype, count);
+  call.r.root = root;
+  call.r.in = dense(in, call.r.chunk);
+  call.r.out = dense(out, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_reduce(concord_comm *comm, const void *in, void *out,
+                       uint64_t count, int32_t dtype, int32_t reduction,
+                       int32_t root, concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::Reduce, dtype, count);
+  call.r.reduction = Reduction(reduction);
+  call.r.root = root;
+  call.r.in = dense(in, call.r.chunk);
+  call.r.out = dense(out, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_gather(concord_comm *comm, const void *in, void *out,
+                       uint64_t count, int32_t dtype, int32_t root,
+                       concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::Gather, dtype, count);
+  call.r.root = root;
+  call.r.in = dense(in, call.r.chunk);
+  call.r.out = dense(out, call.r.chunk, uint64_t(comm->size));
+  return call.run(stream);
+}
+
+int32_t concord_scatter(concord_comm *comm, const void *in, void *out,
+                        uint64_t count, int32_t dtype, int32_t root,
+                        concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::Scatter, dtype, count);
+  call.r.root = root;
+  call.r.in = dense(in, call.r.chunk, uint64_t(comm->size));
+  call.r.out = dense(out, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_permute(concord_comm *comm, const void *in, void *out,
+                        uint64_t count, int32_t dtype, const int32_t *pairs,
+                        uint32_t numPairs, concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  static const int32_t kNone[2] = {};
+  if (numPairs)
+    CONCORD_NOT_NULL(pairs);
+  if (numPairs > uint32_t(comm->size))
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "%u pairs for %d members: a rank is the target of two",
+                numPairs, comm->size);
+  Call call(*comm, Kind::Permute, dtype, count);
+  call.pairs = numPairs ? pairs : kNone;
+  call.r.numPairs = numPairs;
+  call.r.in = dense(in, call.r.chunk);
+  call.r.out = dense(out, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_send(concord_comm *comm, const void *buffer, uint64_t count,
+                     int32_t dtype, int32_t peer, concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::Send, dtype, count);
+  call.r.root = peer;
+  call.r.in = dense(buffer, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_recv(concord_comm *comm, void *buffer, uint64_t count,
+                     int32_t dtype, int32_t peer, concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::Recv, dtype, count);
+  call.r.root = peer;
+  call.r.out = dense(buffer, call.r.chunk);
+  return call.run(stream);
+}
+
+int32_t concord_batch_p2p(concord_comm *comm, const concord_p2p *messages,
+                          uint32_t count, concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  if (count)
+    CONCORD_NOT_NULL(messages);
+  Context &context = *comm->context;
+  return guarded([&] {
+    CONCORD_ENTER(context);
+    std::vector<Op *> ops;
+    for (uint32_t i = 0; i < count; ++i) {
+      const concord_p2p &m = messages[i];
+      Call call(*comm, m.send ? Kind::Send : Kind::Recv, m.dtype, m.count);
+      call.r.root = m.peer;
+      (m.send ? call.r.in : call.r.out) = dense(m.buffer, call.r.chunk);
+      Op *op = takeOp(context);
+      op->request = call.r;
+      ops.push_back(op);
+      if (int32_t status = prepare(*op, *comm)) {
+        for (Op *other : ops)
+          giveBack(context, other);
+        return status;
+      }
+      op->stream = stream;
+      op->pooled = true;
+    }
+    if (context.groupDepth) {
+      context.groupOps.insert(context.groupOps.end(), ops.begin(), ops.end());
+      return int32_t(CONCORD_OK);
+    }
+    return startGroup(context, std::move(ops));
+  });
+}
+
+int32_t concord_barrier(concord_comm *comm, concord_stream *stream) {
+  CONCORD_NOT_NULL(comm);
+  Call call(*comm, Kind::Barrier, 0, 0);
+  return call.run(stream);
+}
+
+int32_t concord_round_decision(concord_comm *comm, int32_t root,
+                               uint64_t *bits) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(bits);
+  Call call(*comm, Kind::RoundDecision, CONCORD_DTYPE_U64, 1);
+  call.r.root = root;
+  call.r.in = dense(bits, 8);
+  call.r.out = dense(bits, 8);
+  return call.run(nullptr);
+}
+
+int32_t concord_group_start(concord_context *context) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_ENTER(*context);
+  ++context->groupDepth;
+  return CONCORD_OK;
+}
+
+int32_t concord_group_end(concord_context *context) {
+  CONCORD_NOT_NULL(context);
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    if (context->groupDepth == 0)
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "concord_group_end without a group start");
+    if (--context->groupDepth)
+      return int32_t(CONCORD_OK);
+    return startGroup(*context, std::exchange(context->groupOps, {}));
+  });
+}

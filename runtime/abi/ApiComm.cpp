@@ -1,0 +1,384 @@
+//===- ApiComm.cpp - C entry points: communicators, streams -------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Communicators, streams and events.
+//
+//===----------------------------------------------------------------------===//
+
+#include "abi/Api.h"
+
+using namespace concord;
+using namespace concord::rt;
+
+namespace {
+
+struct SplitWord {
+  int32_t color, key;
+};
+
+/// Gather one word from every member, at once and inlined.
+int32_t gatherWords(Comm &comm, const SplitWord &mine, SplitWord *all) {
+  Op op;
+  OpRequest &r = op.request;
+  r.kind = Kind::AllGather;
+  r.dtype = DType::I32;
+  r.chunk = sizeof mine;
+  r.in = {const_cast<SplitWord *>(&mine), 1, sizeof mine, sizeof mine};
+  r.out = {all, 1, sizeof mine, sizeof mine * uint64_t(comm.size)};
+  int32_t status = prepare(op, comm);
+  return status == CONCORD_OK ? runNow(op) : status;
+}
+
+std::string nameOf(const concord_comm_config &config, const Comm *parent,
+                   uint32_t number) {
+  if (config.name && *config.name)
+    return config.name;
+  return (parent ? parent->name : std::string("group")) + "." +
+         std::to_string(number);
+}
+
+int32_t checkIdle(const Comm &comm, const char *what) {
+  if (comm.head || !comm.messages.empty())
+    return fail(CONCORD_ERROR_BUSY,
+                "%s: operations are in flight on communicator '%s'", what,
+                comm.name.c_str());
+  return CONCORD_OK;
+}
+
+} // namespace
+
+int32_t concord_comm_world(concord_context *context, concord_comm **out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(out);
+  *out = context->worldComm;
+  return CONCORD_OK;
+}
+
+int32_t concord_comm_split(concord_comm *parent, int32_t color, int32_t key,
+                           const concord_comm_config *config,
+                           concord_comm **out) {
+  CONCORD_NOT_NULL(parent);
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  return guarded([&] {
+    Context &context = *parent->context;
+    CONCORD_ENTER(context);
+    concord_comm_config settings = takeStruct(config);
+    std::vector<SplitWord> all(size_t(parent->size));
+    uint32_t number = ++parent->splits;
+    if (int32_t status = gatherWords(*parent, {color, key}, all.data()))
+      return status;
+    if (color < 0)
+      return int32_t(CONCORD_OK);
+    std::vector<int> members;
+    for (int i = 0; i < parent->size; ++i)
+      if (all[i].color == color)
+        members.push_back(i);
+    std::sort(members.begin(), members.end(), [&](int a, int b) {
+      return std::pair(all[a].key, a) < std::pair(all[b].key, b);
+    });
+    std::vector<int32_t> ranks;
+    for (int member : members)
+      ranks.push_back(parent->ranks[member]);
+    *out =
+        makeComm(context, hashWords({parent->key, number, uint64_t(color), 1}),
+                 std::move(ranks), nameOf(settings, parent, number),
+                 settings.priority, true);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_comm_create_group(concord_context *context,
+                                  const int32_t *worldRanks, uint32_t count,
+                                  const concord_comm_config *config,
+                                  concord_comm **out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(worldRanks);
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    concord_comm_config settings = takeStruct(config);
+    if (count == 0 || count > uint32_t(context->world))
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "a group of %u ranks in a world of %d", count,
+                  context->world);
+    std::vector<int32_t> ranks(worldRanks, worldRanks + count);
+    uint64_t seen = 0, key = hashWords({count, 2});
+    for (int32_t rank : ranks) {
+      if (rank < 0 || rank >= context->world || seen >> rank & 1)
+        return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                    "rank %d of the group is outside the world or listed twice",
+                    rank);
+      seen |= uint64_t(1) << rank;
+      key = hashWords({key, uint64_t(rank)});
+    }
+    std::string name = nameOf(settings, nullptr, count);
+    key = hashText(key, name);
+    auto &made = context->groupsMade;
+    auto times = std::find_if(made.begin(), made.end(), [&](const auto &entry) {
+      return entry.first == key;
+    });
+    if (times == made.end())
+      times = made.insert(made.end(), {key, 0});
+    *out = makeComm(*context, hashWords({key, ++times->second}),
+                    std::move(ranks), name, settings.priority, true);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_comm_shrink(concord_comm *parent,
+                            const concord_comm_config *config,
+                            concord_comm **out) {
+  CONCORD_NOT_NULL(parent);
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  return guarded([&] {
+    Context &context = *parent->context;
+    CONCORD_ENTER(context);
+    concord_comm_config settings = takeStruct(config);
+    // A rank's state in the job's memory is the one that all survivors see.
+    std::vector<int32_t> ranks;
+    uint64_t mask = 0;
+    for (int32_t rank : parent->ranks) {
+      uint32_t state =
+          context.segment->slot(rank).state.load(std::memory_order_acquire);
+      if (state != CONCORD_RANK_DEAD && state != CONCORD_RANK_FINALIZED) {
+        ranks.push_back(rank);
+        mask |= uint64_t(1) << rank;
+      }
+    }
+    uint32_t number = ++parent->splits;
+    *out = makeComm(context, hashWords({parent->key, number, mask, 3}),
+                    std::move(ranks), nameOf(settings, parent, number),
+                    settings.priority, true);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_comm_grow(concord_comm *, int32_t, const concord_unique_id *,
+                          concord_comm **) {
+  return fail(CONCORD_ERROR_NOT_SUPPORTED,
+              "concord_comm_grow: the number of ranks of a job is fixed; start "
+              "a new job");
+}
+
+int32_t concord_comm_rank(const concord_comm *comm, int32_t *rank,
+                          int32_t *size) {
+  CONCORD_NOT_NULL(comm);
+  if (rank)
+    *rank = comm->me;
+  if (size)
+    *size = comm->size;
+  return CONCORD_OK;
+}
+
+int32_t concord_comm_drain(concord_comm *comm) {
+  CONCORD_NOT_NULL(comm);
+  return guarded([&] {
+    CONCORD_ENTER(*comm->context);
+    while (comm->head)
+      waitFor(*comm->head);
+    while (!comm->messages.empty())
+      waitFor(*comm->messages.front());
+    if (comm->status != CONCORD_OK)
+      return fail(comm->status, "%s", comm->firstError.c_str());
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_comm_revoke(concord_comm *comm) {
+  CONCORD_NOT_NULL(comm);
+  comm->block.header->revoked.store(1, std::memory_order_release);
+  comm->context->segment->announce();
+  return CONCORD_OK;
+}
+
+int32_t concord_comm_abort(concord_comm *comm) {
+  CONCORD_NOT_NULL(comm);
+  return guarded([&] {
+    Context &context = *comm->context;
+    CONCORD_ENTER(context);
+    if (comm == context.worldComm)
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "the communicator of all ranks belongs to the context");
+    fail(CONCORD_ERROR_ABORTED, "rank %d aborted communicator '%s'",
+         context.rank, comm->name.c_str());
+    Op op;
+    op.comm = comm;
+    breakComm(op, CONCORD_ERROR_ABORTED);
+    while (comm->head || !comm->messages.empty())
+      progress(context);
+    dropComm(comm);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_comm_destroy(concord_comm *comm) {
+  if (!comm)
+    return CONCORD_OK;
+  return guarded([&] {
+    Context &context = *comm->context;
+    CONCORD_ENTER(context);
+    if (comm == context.worldComm)
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "the communicator of all ranks belongs to the context");
+    if (int32_t status = checkIdle(*comm, __func__))
+      return status;
+    dropComm(comm);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_comm_async_error(concord_comm *comm, int32_t *status) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(status);
+  *status = comm->status;
+  if (*status == CONCORD_OK)
+    if (uint64_t broken = comm->block.header->broken.load())
+      *status = int32_t(broken & 0xffff);
+  if (*status == CONCORD_OK && comm->block.header->revoked.load())
+    *status = CONCORD_ERROR_REVOKED;
+  return CONCORD_OK;
+}
+
+int32_t concord_stream_create(concord_context *context, int32_t priority,
+                              concord_stream **out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(out);
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    auto stream = std::make_unique<concord_stream>();
+    stream->context = context;
+    stream->priority = priority;
+    context->streams.push_back(stream.get());
+    *out = stream.release();
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_stream_destroy(concord_stream *stream) {
+  if (!stream)
+    return CONCORD_OK;
+  return guarded([&] {
+    Context &context = *stream->context;
+    CONCORD_ENTER(context);
+    if (stream->head)
+      return fail(CONCORD_ERROR_BUSY, "the stream still has operations");
+    // Its events have all happened.
+    for (concord_event *event : context.events)
+      if (event->stream == stream)
+        event->stream = nullptr;
+    for (Op *op : context.streamOps)
+      if (op->waitStream == stream)
+        op->waitStream = nullptr;
+    std::erase(context.streams, stream);
+    delete stream;
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_stream_synchronize(concord_stream *stream) {
+  CONCORD_NOT_NULL(stream);
+  return guarded([&] {
+    CONCORD_ENTER(*stream->context);
+    return waitStream(*stream, stream->enqueued);
+  });
+}
+
+int32_t concord_stream_query(concord_stream *stream) {
+  CONCORD_NOT_NULL(stream);
+  return guarded([&] {
+    CONCORD_ENTER(*stream->context);
+    progress(*stream->context);
+    if (stream->head)
+      return fail(CONCORD_ERROR_NOT_READY, "the stream is not empty");
+    if (stream->status != CONCORD_OK)
+      return fail(stream->status, "%s", stream->firstError.c_str());
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_stream_wait_event(concord_stream *stream,
+                                  concord_event *event) {
+  CONCORD_NOT_NULL(stream);
+  CONCORD_NOT_NULL(event);
+  return guarded([&] {
+    Context &context = *stream->context;
+    CONCORD_ENTER(context);
+    if (event->context != &context)
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "stream and event belong to different contexts");
+    if (!event->stream || event->stream == stream ||
+        event->stream->completed >= event->ticket)
+      return int32_t(CONCORD_OK);
+    Op *op = takeOp(context);
+    op->request.kind = Kind::Group;
+    op->comm = nullptr;
+    op->stream = stream;
+    op->eventWait = true;
+    op->waitStream = event->stream;
+    op->waitTicket = event->ticket;
+    op->pooled = true;
+    enqueue(*op);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_event_create(concord_context *context, concord_event **out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(out);
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    auto event = std::make_unique<concord_event>();
+    event->context = context;
+    context->events.push_back(event.get());
+    *out = event.release();
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_event_destroy(concord_event *event) {
+  if (!event)
+    return CONCORD_OK;
+  CONCORD_ENTER(*event->context);
+  std::erase(event->context->events, event);
+  delete event;
+  return CONCORD_OK;
+}
+
+int32_t concord_event_record(concord_event *event, concord_stream *stream) {
+  CONCORD_NOT_NULL(event);
+  CONCORD_NOT_NULL(stream);
+  CONCORD_ENTER(*event->context);
+  if (event->context != stream->context)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "stream and event belong to different contexts");
+  event->stream = stream;
+  event->ticket = stream->enqueued;
+  return CONCORD_OK;
+}
+
+int32_t concord_event_query(concord_event *event) {
+  CONCORD_NOT_NULL(event);
+  return guarded([&] {
+    CONCORD_ENTER(*event->context);
+    progress(*event->context);
+    if (!event->stream || event->stream->completed >= event->ticket)
+      return int32_t(CONCORD_OK);
+    return fail(CONCORD_ERROR_NOT_READY, "the event has not happened");
+  });
+}
+
+int32_t concord_event_synchronize(concord_event *event) {
+  CONCORD_NOT_NULL(event);
+  return guarded([&] {
+    CONCORD_ENTER(*event->context);
+    return event->stream ? waitStream(*event->stream, event->ticket)
+                         : int32_t(CONCORD_OK);
+  });
+}

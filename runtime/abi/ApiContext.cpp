@@ -1,0 +1,254 @@
+//===- ApiContext.cpp - C entry points: jobs, contexts, heap ------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Library facts, jobs, contexts, live status and the heap.
+//
+//===----------------------------------------------------------------------===//
+
+#include "abi/Api.h"
+#include "context/Lifecycle.h"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/random.h>
+
+using namespace concord::rt;
+
+uint32_t concord_version(void) {
+  return CONCORD_VERSION_MAJOR * 10000 + CONCORD_VERSION_MINOR * 100 +
+         CONCORD_VERSION_PATCH;
+}
+
+uint32_t concord_abi_version(void) { return CONCORD_ABI_VERSION; }
+
+const char *concord_last_error(void) { return lastError(); }
+
+const char *concord_status_name(int32_t status) {
+  return statusText(status, 3);
+}
+
+const char *concord_status_text(int32_t status, int32_t what) {
+  return statusText(status, what < 0 || what > 2 ? 0 : what);
+}
+
+int32_t concord_job_create(int32_t world, uint64_t heapBytes,
+                           concord_job **out) {
+  CONCORD_NOT_NULL(out);
+  return guarded([&] {
+    auto job = std::make_unique<concord_job>();
+    if (heapBytes == 0)
+      heapBytes = envBytes("CONCORD_HEAP_BYTES", kDefaultHeapBytes);
+    job->segment = Segment::create(world, heapBytes);
+    *out = job.release();
+    return CONCORD_OK;
+  });
+}
+
+int32_t concord_job_destroy(concord_job *job) {
+  if (!job)
+    return CONCORD_OK;
+  if (int left = job->contexts.load())
+    return fail(CONCORD_ERROR_BUSY, "the job still has %d contexts", left);
+  delete job;
+  return CONCORD_OK;
+}
+
+int32_t concord_unique_id_create(concord_unique_id *out) {
+  CONCORD_NOT_NULL(out);
+  std::memset(out, 0, sizeof *out);
+  std::memcpy(out->bytes, "concord1", 8);
+  if (::getrandom(out->bytes + 8, 16, 0) != 16)
+    return fail(CONCORD_ERROR_SYSTEM, "getrandom: %s", std::strerror(errno));
+  return CONCORD_OK;
+}
+
+int32_t concord_context_create(const concord_context_config *config,
+                               concord_context **out) {
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  return guarded([&] {
+    *out = joinJob(takeStruct(config));
+    return CONCORD_OK;
+  });
+}
+
+int32_t concord_context_finalize(concord_context *context) {
+  if (!context)
+    return CONCORD_OK;
+  return guarded([&] {
+    {
+      CONCORD_ENTER(*context);
+      if (context->running)
+        return fail(CONCORD_ERROR_BUSY, "finalize inside a step of a program");
+      // Let what is in flight come to its end, good or bad.
+      for (size_t i = 0; i < context->comms.size(); ++i) {
+        Comm &comm = *context->comms[i];
+        while (comm.head)
+          waitFor(*comm.head);
+        while (!comm.messages.empty())
+          waitFor(*comm.messages.front());
+      }
+    }
+    leaveJob(context, true);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_context_abort(concord_context *context, const char *reason) {
+  CONCORD_NOT_NULL(context);
+  abortJob(*context, reason);
+  return CONCORD_OK;
+}
+
+int32_t concord_context_rank(const concord_context *context, int32_t *rank,
+                             int32_t *world) {
+  CONCORD_NOT_NULL(context);
+  if (rank)
+    *rank = context->rank;
+  if (world)
+    *world = context->world;
+  return CONCORD_OK;
+}
+
+int32_t concord_context_rank_table(concord_context *context,
+                                   concord_rank_entry *entries,
+                                   uint32_t count) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(entries);
+  for (uint32_t r = 0; r < count && int(r) < context->world; ++r) {
+    RankSlot &slot = context->segment->slot(int(r));
+    concord_rank_entry value{};
+    value.rank = int32_t(r);
+    value.pid = slot.pid.load();
+    value.core = slot.core;
+    value.state = int32_t(slot.state.load(std::memory_order_acquire));
+    std::memcpy(value.host, slot.host, sizeof value.host);
+    value.host[sizeof value.host - 1] = 0;
+    giveStruct(&entries[r], value);
+  }
+  return CONCORD_OK;
+}
+
+int32_t concord_context_device(const concord_context *context, int32_t rank,
+                               concord_device_desc *out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(out);
+  if (rank < 0 || rank >= context->world)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "rank %d is outside a world of "
+                "%d",
+                rank, context->world);
+  concord_device_desc value{};
+  value.kind = "cpu";
+  value.alignment = 64;
+  value.visible_id = value.physical_id = context->segment->slot(rank).core;
+  giveStruct(out, value);
+  return CONCORD_OK;
+}
+
+int32_t concord_context_async_error(concord_context *context, int32_t *status) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(status);
+  *status = context->asyncStatus.load(std::memory_order_acquire);
+  if (*status == CONCORD_OK && context->segment->header().aborted.load())
+    *status = CONCORD_ERROR_ABORTED;
+  return CONCORD_OK;
+}
+
+int32_t concord_live_status_query(concord_context *context, int32_t rank,
+                                  concord_live_status *out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(out);
+  if (rank < 0 || rank >= context->world)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "rank %d is outside a world of "
+                "%d",
+                rank, context->world);
+  RankSlot &slot = context->segment->slot(rank);
+  concord_live_status value{};
+  value.state = int32_t(slot.state.load(std::memory_order_acquire));
+  value.site = ~0u;
+  if (value.state == CONCORD_RANK_WAITING) {
+    value.site = slot.site.load();
+    value.kind = slot.kind.load();
+    value.sequence = slot.sequence.load();
+    for (int i = 0; i < 4; ++i) {
+      uint64_t word = slot.domain[i].load();
+      std::memcpy(value.domain + 8 * i, &word, 8);
+    }
+    value.domain[sizeof value.domain - 1] = 0;
+  }
+  giveStruct(out, value);
+  return CONCORD_OK;
+}
+
+int32_t concord_heap_alloc(concord_context *context, uint64_t bytes,
+                           uint64_t align, void **out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  if (align & (align - 1) || align > kHugePage)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "concord_heap_alloc: %llu is not a power of two up to 2 MiB",
+                (unsigned long long)align);
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    *out = context->heap.allocate(bytes, align);
+    if (!*out)
+      return fail(CONCORD_ERROR_OUT_OF_MEMORY,
+                  "the heap of rank %d has no room for %llu bytes: %llu of "
+                  "%llu are in use (CONCORD_HEAP_BYTES)",
+                  context->rank, (unsigned long long)bytes,
+                  (unsigned long long)context->heap.bytesInUse(),
+                  (unsigned long long)context->segment->heapBytes());
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_heap_free(concord_context *context, void *pointer) {
+  CONCORD_NOT_NULL(context);
+  if (!pointer)
+    return CONCORD_OK;
+  CONCORD_ENTER(*context);
+  if (!context->heap.release(pointer))
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "concord_heap_free: %p was not allocated from this heap",
+                pointer);
+  return CONCORD_OK;
+}
+
+int32_t concord_buffer_register(concord_context *context, void *pointer,
+                                uint64_t bytes) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(pointer);
+  // Foreign buffers are staged page by page; touching them now spares the first
+  // operation the faults. Reading is enough: the contents must stay.
+  volatile const char *at = static_cast<const char *>(pointer);
+  for (uint64_t i = 0; i < bytes; i += 4096)
+    (void)at[i];
+  return CONCORD_OK;
+}
+
+int32_t concord_buffer_deregister(concord_context *context, void *pointer) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(pointer);
+  return CONCORD_OK;
+}
+
+void concord_poll(concord_context *context) {
+  if (!context)
+    return;
+  if (context->threadLevel == CONCORD_THREAD_MULTIPLE) {
+    if (!context->mutex.try_lock())
+      return;
+    progress(*context);
+    context->mutex.unlock();
+    return;
+  }
+  if (context->inFlight)
+    progress(*context);
+}

@@ -1,0 +1,295 @@
+//===- ApiProgram.cpp - C entry points: programs, the gate --------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Loading, binding and running programs; what generated code calls; the gate.
+//
+//===----------------------------------------------------------------------===//
+
+#include "abi/Api.h"
+#include "program/Program.h"
+
+using namespace concord;
+using namespace concord::rt;
+
+// A step holds the context for as long as it runs; what it calls is inside
+// already. Only THREAD_MULTIPLE, where a step cannot hold a lock that its own
+// calls take, locks for each call.
+namespace {
+class IssueLock {
+public:
+  explicit IssueLock(Context &context)
+      : context(context),
+        locks(context.threadLevel == CONCORD_THREAD_MULTIPLE) {
+    if (locks)
+      context.mutex.lock();
+  }
+  ~IssueLock() {
+    if (locks)
+      context.mutex.unlock();
+  }
+
+private:
+  Context &context;
+  bool locks;
+};
+} // namespace
+
+int32_t concord_issue(concord_context *context, uint32_t site,
+                      const concord_buffer *buffers, uint32_t numBuffers) {
+  CONCORD_NOT_NULL(context);
+  IssueLock lock(*context);
+  return issueSite(*context, site, buffers, numBuffers);
+}
+
+int32_t concord_site_wait(concord_context *context, uint32_t site) {
+  CONCORD_NOT_NULL(context);
+  IssueLock lock(*context);
+  return waitSite(*context, site);
+}
+
+int32_t concord_program_load(concord_context *context, const char *path,
+                             const concord_program_options *options,
+                             concord_program **out) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(path);
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    *out = loadProgram(*context, path, takeStruct(options));
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_program_unload(concord_program *program) {
+  if (!program)
+    return CONCORD_OK;
+  return guarded([&] {
+    Context &context = *program->context;
+    CONCORD_ENTER(context);
+    for (concord_comm *comm : program->comms)
+      if (comm->head || !comm->messages.empty())
+        return fail(CONCORD_ERROR_BUSY,
+                    "operations of program '%s' are in flight",
+                    program->name.c_str());
+    dropProgram(program);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_program_info_query(const concord_program *program,
+                                   concord_program_info *out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  concord_program_info value{};
+  value.name = program->name.c_str();
+  value.world = program->context->world;
+  value.arena_bytes = program->arenaBytes;
+  value.weight_bytes = program->weights.mappedBytes();
+  value.num_sites = uint32_t(program->sites.size());
+  value.num_kernels = uint32_t(program->kernels.size());
+  value.digest = program->digest.c_str();
+  value.meta_json = program->metaText.c_str();
+  giveStruct(out, value);
+  return CONCORD_OK;
+}
+
+int32_t concord_program_num_inputs(const concord_program *program,
+                                   uint32_t *out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  *out = uint32_t(program->inputs.size());
+  return CONCORD_OK;
+}
+
+int32_t concord_program_num_outputs(const concord_program *program,
+                                    uint32_t *out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  *out = uint32_t(program->outputs.size());
+  return CONCORD_OK;
+}
+
+static int32_t giveEntry(const std::vector<EntryInfo> &entries, uint32_t index,
+                         concord_entry *out, const char *what) {
+  if (index >= entries.size())
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "the program has %zu %s",
+                entries.size(), what);
+  const EntryInfo &entry = entries[index];
+  concord_entry value{};
+  value.name = entry.name.c_str();
+  value.dtype = int32_t(entry.dtype);
+  value.rank = uint32_t(entry.localShape.size());
+  value.global_shape = entry.globalShape.data();
+  value.local_shape = entry.localShape.data();
+  value.local_bytes = entry.bytes;
+  value.arena_offset = entry.arenaOffset;
+  value.sharding_json = entry.sharding.c_str();
+  giveStruct(out, value);
+  return CONCORD_OK;
+}
+
+int32_t concord_program_input(const concord_program *program, uint32_t index,
+                              concord_entry *out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  return giveEntry(program->inputs, index, out, "inputs");
+}
+
+int32_t concord_program_output(const concord_program *program, uint32_t index,
+                               concord_entry *out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  return giveEntry(program->outputs, index, out, "outputs");
+}
+
+static int32_t bind(concord_program &program, std::vector<void *> &bound,
+                    const std::vector<void *> &own, uint32_t index, void *data,
+                    const char *what) {
+  CONCORD_ENTER(*program.context);
+  if (index >= bound.size())
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "the program has %zu %s",
+                bound.size(), what);
+  bound[index] = data ? data : own[index];
+  return CONCORD_OK;
+}
+
+int32_t concord_program_bind_input(concord_program *program, uint32_t index,
+                                   const void *data) {
+  CONCORD_NOT_NULL(program);
+  return bind(*program, program->inputData, program->ownInputs, index,
+              const_cast<void *>(data), "inputs");
+}
+
+int32_t concord_program_bind_output(concord_program *program, uint32_t index,
+                                    void *data) {
+  CONCORD_NOT_NULL(program);
+  int32_t status = bind(*program, program->outputData, program->ownOutputs,
+                        index, data, "outputs");
+  if (status == CONCORD_OK)
+    program->lastOutputs[index] = program->outputData[index];
+  return status;
+}
+
+int32_t concord_program_bind_state(concord_program *program, uint32_t input,
+                                   uint32_t output) {
+  CONCORD_NOT_NULL(program);
+  return guarded([&] {
+    CONCORD_ENTER(*program->context);
+    if (input >= program->inputs.size() || output >= program->outputs.size())
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "the program has %zu inputs and %zu outputs",
+                  program->inputs.size(), program->outputs.size());
+    const EntryInfo &in = program->inputs[input];
+    const EntryInfo &out = program->outputs[output];
+    if (in.bytes != out.bytes || in.dtype != out.dtype)
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "state '%s' and '%s' differ in dtype or size",
+                  in.name.c_str(), out.name.c_str());
+    for (auto [i, o] : program->state)
+      if (i == input || o == output)
+        return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                    "'%s' or '%s' is bound to another state already",
+                    in.name.c_str(), out.name.c_str());
+    program->state.emplace_back(input, output);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_program_input_data(concord_program *program, uint32_t index,
+                                   void **out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  if (index >= program->inputData.size())
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "the program has %zu inputs",
+                program->inputData.size());
+  *out = program->inputData[index];
+  return CONCORD_OK;
+}
+
+int32_t concord_program_output_data(concord_program *program, uint32_t index,
+                                    void **out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  if (index >= program->lastOutputs.size())
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "the program has %zu outputs",
+                program->lastOutputs.size());
+  *out = program->lastOutputs[index];
+  return CONCORD_OK;
+}
+
+/// The step itself, entered.
+static int32_t step(concord_program &program) {
+  Context &context = *program.context;
+  if (context.running)
+    return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
+                context.running->name.c_str());
+  context.running = &program;
+  int32_t status = program.desc->step(&program.args);
+  context.running = nullptr;
+  if (status != CONCORD_OK)
+    return status;
+  for (size_t i = 0; i < program.outputData.size(); ++i)
+    program.lastOutputs[i] = program.outputData[i];
+  for (auto [input, output] : program.state)
+    std::swap(program.inputData[input], program.outputData[output]);
+  return CONCORD_OK;
+}
+
+int32_t concord_program_step(concord_program *program) {
+  CONCORD_NOT_NULL(program);
+  Context &context = *program->context;
+  if (context.threadLevel == CONCORD_THREAD_MULTIPLE)
+    return step(*program);
+  CONCORD_ENTER(context);
+  return step(*program);
+}
+
+int32_t concord_program_plan_json(const concord_program *program,
+                                  const char **out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  return guarded([&] {
+    auto &json = const_cast<concord_program *>(program)->planJson;
+    if (json.empty())
+      json = plan::toJson(program->plan);
+    *out = json.c_str();
+    return CONCORD_OK;
+  });
+}
+
+int32_t concord_gate_mode_set(concord_context *context, int32_t mode) {
+  CONCORD_NOT_NULL(context);
+  switch (mode) {
+  case CONCORD_GATE_DEFAULT:
+    context->gateMode = CONCORD_GATE_CHECK;
+    return CONCORD_OK;
+  case CONCORD_GATE_OFF:
+  case CONCORD_GATE_CHECK:
+    context->gateMode = mode;
+    return CONCORD_OK;
+  case CONCORD_GATE_RECORD:
+  case CONCORD_GATE_HOLD:
+    return fail(CONCORD_ERROR_NOT_SUPPORTED,
+                "gate modes record and hold are not built yet");
+  default:
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "%d is not a gate mode", mode);
+  }
+}
+
+int32_t concord_gate_mode_get(const concord_context *context, int32_t *mode) {
+  CONCORD_NOT_NULL(context);
+  CONCORD_NOT_NULL(mode);
+  *mode = context->gateMode;
+  return CONCORD_OK;
+}
+
+int32_t concord_plan_load(concord_context *, const void *, uint64_t) {
+  return fail(CONCORD_ERROR_NOT_SUPPORTED,
+              "checking direct calls against a plan is not built yet; programs "
+              "are checked against theirs");
+}

@@ -1,0 +1,336 @@
+//===- Direct.cpp - Who moves which bytes ---------------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Collectives that read and write the members' operands in place. all_reduce
+// and reduce divide the array among the members; all_gather and gather push;
+// reduce_scatter, all_to_all, broadcast, scatter and permute pull.
+//
+//===----------------------------------------------------------------------===//
+
+#include "algorithms/Direct.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace concord;
+using namespace concord::rt;
+
+namespace {
+
+/// Bytes reduced before they are copied to further outputs: stays in the L1
+/// cache.
+constexpr uint64_t kReduceBlock = 8192;
+
+/// Address of a linear byte; `run` is cut to what is contiguous there.
+inline char *at(const View &view, uint64_t offset, uint64_t linear,
+                uint64_t &run) {
+  linear += view.start;
+  if (view.outer <= 1)
+    return view.base + offset + linear;
+  uint64_t row = linear / view.inner, column = linear % view.inner;
+  run = std::min(run, view.inner - column);
+  return view.base + offset + row * view.stride + column;
+}
+
+/// Begin of the share of member r when `bytes` are divided: whole cache lines,
+/// so that no two members write to one.
+uint64_t shareBegin(uint64_t bytes, int r, int size) {
+  if (r == size)
+    return bytes;
+  return std::min(bytes, (bytes / size * r + 63) / 64 * 64);
+}
+
+/// Displacement of chunk c in this member's own packed operand.
+uint64_t ownDisplacement(const Op &op, const uint64_t *counts, int c) {
+  uint64_t offset = 0;
+  for (int i = 0; i < c; ++i)
+    offset += counts[i];
+  return offset;
+}
+
+uint64_t clip(const Op &op, uint64_t length) {
+  return length <= op.segment ? 0
+                              : std::min(length - op.segment, op.segmentBytes);
+}
+
+/// Offset of chunk c in a chunked view.
+uint64_t chunkOffset(const Op &op, const View &view, int c) {
+  if (view.staged || !uneven(op.request))
+    return c * view.pitch;
+  return ownDisplacement(op, op.request.receive, c);
+}
+
+/// Reduce linear bytes [from, from + bytes) of the members' inputs at chunk
+/// `chunk` into the given outputs.
+void reduceTo(const Op &op, int chunk, View *outputs, int first, int last,
+              uint64_t from, uint64_t bytes) {
+  const Comm &comm = *op.comm;
+  size_t element = dtypeSize(op.request.dtype);
+  const void *sources[kMaxRanks];
+  char *targets[kMaxRanks];
+  bool inChunked = chunked(op.request.kind, true);
+  uint64_t offsets[kMaxRanks];
+  for (int r = 0; r < comm.size; ++r)
+    offsets[r] = inChunked ? chunkOffset(op, comm.in[r], chunk) : 0;
+  while (bytes) {
+    uint64_t run = std::min(bytes, kReduceBlock);
+    for (int r = 0; r < comm.size; ++r)
+      sources[r] = at(comm.in[r], offsets[r], from, run);
+    for (int r = first; r < last; ++r)
+      targets[r] = at(outputs[r], 0, from, run);
+    op.reduce(sources, comm.size, targets[first], run / element);
+    for (int r = first + 1; r < last; ++r)
+      std::memcpy(targets[r], targets[first], run);
+    from += run;
+    bytes -= run;
+  }
+}
+
+} // namespace
+
+uint64_t concord::rt::chunkBytes(const Op &op, bool input, int c) {
+  const OpRequest &r = op.request;
+  if (!uneven(r))
+    return r.chunk;
+  if (r.kind == Kind::AllToAll)
+    return input ? r.send[c] : r.receive[c];
+  return chunked(r.kind, input) ? r.receive[c] : r.receive[op.comm->me];
+}
+
+void concord::rt::copyLinear(const View &to, uint64_t toOffset,
+                             const View &from, uint64_t fromOffset,
+                             uint64_t bytes) {
+  uint64_t linear = 0;
+  while (linear < bytes) {
+    uint64_t run = bytes - linear;
+    char *target = at(to, toOffset, linear, run);
+    // A run may only shrink, so the target's address stays valid.
+    const char *source = at(from, fromOffset, linear, run);
+    if (target != source)
+      std::memcpy(target, source, run);
+    linear += run;
+  }
+}
+
+static View ownView(const concord_buffer &buffer) {
+  View view;
+  view.base = static_cast<char *>(buffer.base);
+  view.outer = buffer.outer;
+  view.inner = view.pitch = buffer.inner_bytes;
+  view.stride = buffer.stride_bytes;
+  return view;
+}
+
+static View payloadView(const unsigned char *payload, uint64_t chunk) {
+  View view;
+  view.base = reinterpret_cast<char *>(const_cast<unsigned char *>(payload));
+  view.inner = view.pitch = chunk;
+  return view;
+}
+
+void concord::rt::packInline(const Op &op, unsigned char *payload) {
+  const OpRequest &r = op.request;
+  if (r.chunk == 0 || !uses(op, op.comm->me, true))
+    return;
+  if (r.in.outer == 1) {
+    uint64_t bytes = r.chunk * (chunked(r.kind, true) ? op.comm->size : 1);
+    std::memcpy(payload, r.in.base, bytes);
+    return;
+  }
+  View from = ownView(r.in), to = payloadView(payload, r.chunk);
+  int chunks = chunked(r.kind, true) ? op.comm->size : 1;
+  for (int c = 0; c < chunks; ++c)
+    copyLinear(to, c * r.chunk, from, c * from.pitch, r.chunk);
+}
+
+void concord::rt::finishInline(const Op &op) {
+  const OpRequest &r = op.request;
+  const Comm &comm = *op.comm;
+  if (r.chunk == 0 || !uses(op, comm.me, false))
+    return;
+  auto payload = [&](int member) {
+    return comm.block.members[member].slots[op.sequence & 1].payload;
+  };
+  View out = ownView(r.out);
+  auto take = [&](int member, int chunk, int toChunk) {
+    copyLinear(out, toChunk * out.pitch, payloadView(payload(member), r.chunk),
+               chunk * r.chunk, r.chunk);
+  };
+  switch (r.kind) {
+  case Kind::AllReduce:
+  case Kind::Reduce:
+  case Kind::ReduceScatter: {
+    uint64_t offset = r.kind == Kind::ReduceScatter ? comm.me * r.chunk : 0;
+    const void *sources[kMaxRanks];
+    for (int i = 0; i < comm.size; ++i)
+      sources[i] = payload(i) + offset;
+    size_t count = r.chunk / dtypeSize(r.dtype);
+    if (r.out.outer == 1) {
+      op.reduce(sources, comm.size, r.out.base, count);
+      return;
+    }
+    alignas(64) unsigned char result[kSlotPayload];
+    op.reduce(sources, comm.size, result, count);
+    copyLinear(out, 0, payloadView(result, r.chunk), 0, r.chunk);
+    return;
+  }
+  case Kind::AllGather:
+  case Kind::Gather:
+    for (int i = 0; i < comm.size; ++i)
+      take(i, 0, i);
+    return;
+  case Kind::AllToAll:
+    for (int i = 0; i < comm.size; ++i)
+      take(i, comm.me, i);
+    return;
+  case Kind::Broadcast:
+  case Kind::RoundDecision:
+    if (comm.me != r.root || r.in.base != r.out.base)
+      take(r.root, 0, 0);
+    return;
+  case Kind::Scatter:
+    take(r.root, comm.me, 0);
+    return;
+  case Kind::Permute: {
+    for (uint32_t i = 0; i < r.numPairs; ++i)
+      if (r.pairs[i][1] == comm.me) {
+        take(r.pairs[i][0], 0, 0);
+        return;
+      }
+    for (uint64_t row = 0; row < r.out.outer; ++row)
+      std::memset(out.base + row * out.stride, 0, out.inner);
+    return;
+  }
+  default:
+    return;
+  }
+}
+
+void concord::rt::openLocal(Op &op) {
+  Comm &comm = *op.comm;
+  comm.in[0] = ownView(op.request.in);
+  comm.out[0] = ownView(op.request.out);
+  comm.peerDisplacement[0] = 0;
+  op.anyStaged = false;
+  op.segment = 0;
+  op.segmentBytes = op.part =
+      uneven(op.request) ? op.request.receive[0] : op.request.chunk;
+}
+
+void concord::rt::beginSegment(Op &op) {
+  op.position = 0;
+  op.peerIndex = 0;
+  for (int r = 0; r < op.comm->size; ++r)
+    for (View *view : {&op.comm->in[r], &op.comm->out[r]})
+      view->start = view->staged ? 0 : op.segment;
+}
+
+bool concord::rt::workDirect(Op &op, uint64_t quantum) {
+  Comm &comm = *op.comm;
+  const OpRequest &r = op.request;
+  int me = comm.me, size = comm.size;
+  // Take the next piece of `length` bytes; `step` says what to do with it.
+  auto advance = [&](uint64_t length, auto step) {
+    uint64_t n = std::min(quantum, length - op.position);
+    if (n)
+      step(op.position, n);
+    op.position += n;
+    return op.position >= length;
+  };
+  switch (r.kind) {
+  case Kind::AllReduce:
+  case Kind::Reduce: {
+    uint64_t whole = clip(op, r.chunk);
+    uint64_t begin = shareBegin(whole, me, size),
+             end = shareBegin(whole, me + 1, size);
+    if (end <= begin)
+      return true;
+    int first = r.kind == Kind::Reduce ? r.root : 0;
+    int last = r.kind == Kind::Reduce ? r.root + 1 : size;
+    return advance(end - begin, [&](uint64_t at, uint64_t n) {
+      reduceTo(op, 0, comm.out.data(), first, last, begin + at, n);
+    });
+  }
+  case Kind::ReduceScatter:
+    return advance(clip(op, chunkBytes(op, false, 0)),
+                   [&](uint64_t at, uint64_t n) {
+                     reduceTo(op, me, comm.out.data(), me, me + 1, at, n);
+                   });
+  case Kind::AllGather:
+  case Kind::Gather: {
+    int first = r.kind == Kind::Gather ? r.root : 0;
+    int last = r.kind == Kind::Gather ? r.root + 1 : size;
+    return advance(
+        clip(op, chunkBytes(op, true, 0)), [&](uint64_t from, uint64_t n) {
+          for (int i = first; i < last; ++i) {
+            // Begin with different targets at different members.
+            int to = last - first > 1 ? (i + me) % size : i;
+            View target = comm.out[to], source = comm.in[me];
+            target.start += from;
+            source.start += from;
+            copyLinear(target, chunkOffset(op, target, me), source, 0, n);
+          }
+        });
+  }
+  case Kind::AllToAll:
+    while (op.peerIndex < size) {
+      int from = (me + op.peerIndex) % size;
+      const View &in = comm.in[from];
+      uint64_t offset =
+          in.staged || !uneven(r) ? me * in.pitch : comm.peerDisplacement[from];
+      bool done = advance(clip(op, chunkBytes(op, false, from)),
+                          [&](uint64_t at, uint64_t n) {
+                            View target = comm.out[me], source = in;
+                            target.start += at;
+                            source.start += at;
+                            copyLinear(target, chunkOffset(op, target, from),
+                                       source, offset, n);
+                          });
+      if (!done)
+        return false;
+      op.position = 0;
+      if (++op.peerIndex < size)
+        return false;
+    }
+    return true;
+  case Kind::Broadcast:
+  case Kind::RoundDecision:
+  case Kind::Scatter: {
+    uint64_t offset = r.kind == Kind::Scatter ? me * comm.in[r.root].pitch : 0;
+    return advance(clip(op, r.chunk), [&](uint64_t at, uint64_t n) {
+      View target = comm.out[me], source = comm.in[r.root];
+      target.start += at;
+      source.start += at;
+      copyLinear(target, 0, source, offset, n);
+    });
+  }
+  case Kind::Permute: {
+    int from = -1;
+    for (uint32_t i = 0; i < r.numPairs; ++i)
+      if (r.pairs[i][1] == me)
+        from = r.pairs[i][0];
+    return advance(clip(op, r.chunk), [&](uint64_t position, uint64_t n) {
+      View target = comm.out[me];
+      target.start += position;
+      if (from >= 0) {
+        View source = comm.in[from];
+        source.start += position;
+        copyLinear(target, 0, source, 0, n);
+        return;
+      }
+      for (uint64_t linear = 0; linear < n;) {
+        uint64_t run = n - linear;
+        char *to = at(target, 0, linear, run);
+        std::memset(to, 0, run);
+        linear += run;
+      }
+    });
+  }
+  default:
+    return true;
+  }
+}

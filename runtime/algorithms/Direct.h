@@ -1,0 +1,85 @@
+//===- Direct.h - Who moves which bytes -------------------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The data movement of collectives over views of the members' operands, without
+// any waiting: that is the state machine's part (engine/Collective.cpp).
+//
+// Reductions take the members in group order, so every member gets the same
+// bits in every run. Bytes moved per member for S bytes and p members:
+// all_reduce 2S, reduce_scatter and all_gather S(1 + 1/p), all_to_all 2S; these
+// are the lower bounds.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_RUNTIME_ALGORITHMS_DIRECT_H
+#define CONCORD_RUNTIME_ALGORITHMS_DIRECT_H
+
+#include "context/Context.h"
+
+namespace concord::rt {
+
+/// True when the operand has one chunk per member.
+inline bool chunked(Kind kind, bool input) {
+  if (input)
+    return kind == Kind::ReduceScatter || kind == Kind::AllToAll ||
+           kind == Kind::Scatter;
+  return kind == Kind::AllGather || kind == Kind::AllToAll ||
+         kind == Kind::Gather;
+}
+
+/// True when other members read this input.
+inline bool inputIsRemote(Kind kind) {
+  return kind != Kind::AllGather && kind != Kind::Gather;
+}
+/// True when other members write this output.
+inline bool outputIsRemote(Kind kind) {
+  return kind == Kind::AllReduce || kind == Kind::AllGather ||
+         kind == Kind::Reduce || kind == Kind::Gather;
+}
+
+inline bool uneven(const OpRequest &request) { return request.receive; }
+
+/// True when `member`'s input or output takes part.
+inline bool uses(const Op &op, int member, bool input) {
+  switch (op.request.kind) {
+  case Kind::Broadcast:
+  case Kind::RoundDecision:
+  case Kind::Scatter:
+    return !input || member == op.request.root;
+  case Kind::Reduce:
+  case Kind::Gather:
+    return input || member == op.request.root;
+  case Kind::Barrier:
+    return false;
+  default:
+    return true;
+  }
+}
+
+/// Bytes of chunk c of this member's input or output.
+uint64_t chunkBytes(const Op &op, bool input, int c);
+
+/// Copy `bytes` linear bytes between views, beginning at their segment's start;
+/// the offsets lead to the chunk.
+void copyLinear(const View &to, uint64_t toOffset, const View &from,
+                uint64_t fromOffset, uint64_t bytes);
+
+/// Fill a slot's payload with this member's input.
+void packInline(const Op &op, unsigned char *payload);
+/// Compute this member's output from the payloads of all slots.
+void finishInline(const Op &op);
+
+/// Views of a group of one: its own operands, wherever they lie.
+void openLocal(Op &op);
+/// Begin with this member's share of the segment.
+void beginSegment(Op &op);
+/// Do up to `quantum` bytes of this member's share. True when it is done.
+bool workDirect(Op &op, uint64_t quantum);
+
+} // namespace concord::rt
+
+#endif // CONCORD_RUNTIME_ALGORITHMS_DIRECT_H

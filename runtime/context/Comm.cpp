@@ -1,0 +1,184 @@
+//===- Comm.cpp - Making and releasing communicators ----------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Members find each other's flags by a key that each computes for itself: the
+// first to come takes a block from the job's table, the others find it there. A
+// block goes back, zeroed, when every member has released it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "context/Context.h"
+#include "diagnosis/Error.h"
+#include "engine/Engine.h"
+
+#include <algorithm>
+#include <sched.h>
+#include <sys/mman.h>
+
+using namespace concord::rt;
+
+namespace {
+
+/// The lock of the communicator table: names its holder, so that a rank that
+/// dies inside does not take the job with it.
+class TableLock {
+public:
+  explicit TableLock(Context &context) : context(context) {
+    auto &lock = context.segment->header().commLock;
+    uint64_t own = uint64_t(context.rank) + 1;
+    int64_t began = nowNanoseconds();
+    for (uint64_t free = 0;
+         !lock.compare_exchange_weak(free, own, std::memory_order_acquire);
+         free = 0) {
+      if (free > 0 && free <= uint64_t(context.world)) {
+        uint32_t state = context.segment->slot(int(free - 1)).state.load();
+        if ((state == CONCORD_RANK_DEAD || state == CONCORD_RANK_FINALIZED) &&
+            lock.compare_exchange_strong(free, own, std::memory_order_acquire))
+          return;
+      }
+      if (nowNanoseconds() - began > 10'000'000'000)
+        raise(CONCORD_ERROR_TIMEOUT,
+              "rank %llu holds the table of communicators for too long",
+              (unsigned long long)free - 1);
+      ::sched_yield();
+    }
+  }
+  ~TableLock() {
+    context.segment->header().commLock.store(0, std::memory_order_release);
+  }
+
+private:
+  Context &context;
+};
+
+} // namespace
+
+uint64_t concord::rt::hashWords(std::initializer_list<uint64_t> words) {
+  uint64_t hash = 0x9e3779b97f4a7c15;
+  for (uint64_t word : words) {
+    hash = (hash ^ word) * 0xff51afd7ed558ccd;
+    hash ^= hash >> 32;
+  }
+  return hash | 1; // 0 means free
+}
+
+uint64_t concord::rt::hashText(uint64_t seed, const std::string &text) {
+  for (char c : text)
+    seed = (seed ^ uint8_t(c)) * 0x100000001b3;
+  return seed ^ seed >> 31;
+}
+
+Comm *concord::rt::makeComm(Context &context, uint64_t key,
+                            std::vector<int32_t> ranks, std::string name,
+                            int32_t priority, bool synchronise) {
+  Segment &segment = *context.segment;
+  auto comm = std::make_unique<Comm>();
+  comm->context = &context;
+  comm->key = key;
+  comm->size = int(ranks.size());
+  comm->ranks = std::move(ranks);
+  comm->name = std::move(name);
+  comm->priority = priority;
+  auto mine = std::find(comm->ranks.begin(), comm->ranks.end(), context.rank);
+  if (mine == comm->ranks.end())
+    raise(CONCORD_ERROR_INVALID_ARGUMENT,
+          "rank %d is not a member of communicator '%s'", context.rank,
+          comm->name.c_str());
+  comm->me = int(mine - comm->ranks.begin());
+
+  uint64_t bytes = CommBlock::bytes(comm->size);
+  {
+    TableLock lock(context);
+    CommEntry *table = segment.comms();
+    int found = -1, free = -1;
+    for (unsigned i = 0; i < kMaxComms && found < 0; ++i) {
+      if (table[i].key == key)
+        found = int(i);
+      // A free entry whose block has the right size, else one without a block.
+      else if (table[i].key == 0 &&
+               (free < 0 ||
+                (table[i].bytes == bytes && table[free].bytes != bytes)) &&
+               (table[i].bytes == bytes || table[i].bytes == 0))
+        free = int(i);
+    }
+    if (found < 0) {
+      if (free < 0)
+        raise(CONCORD_ERROR_OUT_OF_MEMORY,
+              "the job has no room for another communicator (%u at most)",
+              kMaxComms);
+      CommEntry &entry = table[free];
+      if (entry.bytes == 0) {
+        uint64_t &used = segment.header().commBytes;
+        if (used > kCommAreaBytes || bytes > kCommAreaBytes - used)
+          raise(CONCORD_ERROR_OUT_OF_MEMORY,
+                "the job has no room for the flags of another communicator");
+        entry.offset = used;
+        entry.bytes = bytes;
+        used += bytes;
+      }
+      entry.size = uint32_t(comm->size);
+      entry.released = 0;
+      entry.key = key;
+      found = free;
+    }
+    CommEntry &entry = table[found];
+    if (entry.size != uint32_t(comm->size) || entry.bytes != bytes ||
+        entry.offset > kCommAreaBytes - bytes)
+      raise(CONCORD_ERROR_MISMATCH,
+            "members disagree about the size of communicator '%s'",
+            comm->name.c_str());
+    comm->tableIndex = found;
+    comm->block = CommBlock(segment.commArea() + entry.offset, comm->size);
+  }
+  size_t n = size_t(comm->size);
+  comm->in.resize(n);
+  comm->out.resize(n);
+  comm->peerDisplacement.resize(n);
+  for (auto *list : {&comm->sendTicket, &comm->receiveTicket, &comm->sendDone,
+                     &comm->receiveDone, &comm->sendPart, &comm->receivePart})
+    list->assign(n, 0);
+  comm->messages.reserve(16);
+  // Room for every communicator, so that activating one never allocates.
+  context.comms.push_back(comm.get());
+  context.activeComms.reserve(context.comms.size());
+  Comm *made = comm.release();
+  if (synchronise && made->size > 1) {
+    Op barrier;
+    barrier.request.kind = Kind::Barrier;
+    int32_t status = prepare(barrier, *made);
+    if (status == CONCORD_OK)
+      status = runNow(barrier);
+    if (status != CONCORD_OK) {
+      std::string words = lastError();
+      dropComm(made);
+      throw Error(status, words);
+    }
+  }
+  return made;
+}
+
+void concord::rt::dropComm(Comm *comm) {
+  Context &context = *comm->context;
+  auto &list = context.comms;
+  list.erase(std::find(list.begin(), list.end(), comm));
+  if (comm->active) {
+    auto &active = context.activeComms;
+    active.erase(std::find(active.begin(), active.end(), comm));
+  }
+  if (comm->staging)
+    context.heap.release(comm->staging);
+  {
+    TableLock lock(context);
+    CommEntry &entry = context.segment->comms()[comm->tableIndex];
+    if (++entry.released >= entry.size) {
+      ::madvise(context.segment->commArea() + entry.offset, entry.bytes,
+                MADV_REMOVE); // reads as zeros from now on
+      entry.key = 0;
+    }
+  }
+  delete comm;
+}

@@ -1,0 +1,255 @@
+//===- Context.cpp - Joining and leaving a job ----------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Bring-up: find the job's memory, take the rank, wait until all have joined,
+// check that they fit together, watch their processes, make the communicator of
+// all ranks. Every step has a deadline and names who is missing.
+//
+//===----------------------------------------------------------------------===//
+
+#include "context/Context.h"
+#include "context/Lifecycle.h"
+#include "diagnosis/Error.h"
+#include "diagnosis/Watchdog.h"
+#include "engine/Engine.h"
+#include "program/Program.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+using namespace concord::rt;
+
+int32_t Entry::status() const {
+  if (held)
+    return CONCORD_OK;
+  return fail(CONCORD_ERROR_THREAD,
+              "rank %d: two threads are inside one context, which was made "
+              "without CONCORD_THREAD_MULTIPLE",
+              context.rank);
+}
+
+static int coresAllowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static int firstCore() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set))
+        return i;
+  return -1;
+}
+
+/// The job's memory, and rank and world where the environment says them.
+static void findJob(Context &context, const concord_context_config &config,
+                    uint64_t heapBytes) {
+  if (config.job) {
+    context.job = config.job;
+    context.segment = config.job->segment;
+    context.rank = config.rank;
+    context.world = context.segment->world();
+    return;
+  }
+  if (config.unique_id) {
+    context.segment =
+        Segment::openNamed(*config.unique_id, config.world, heapBytes);
+    context.rank = config.rank;
+    context.world = config.world;
+    return;
+  }
+  int64_t fd = envInteger("CONCORD_JOB_FD", -1);
+  context.world = int(envInteger("CONCORD_WORLD", 1));
+  context.rank = int(envInteger("CONCORD_RANK", 0));
+  if (fd < 0) {
+    if (context.world != 1)
+      raise(CONCORD_ERROR_INVALID_ARGUMENT,
+            "CONCORD_WORLD=%d without CONCORD_JOB_FD: ranks are started by "
+            "comm-run or another launcher that hands the job's memory on",
+            context.world);
+    context.segment = Segment::create(1, heapBytes);
+    return;
+  }
+  int own = ::fcntl(int(fd), F_DUPFD_CLOEXEC, 3);
+  if (own < 0)
+    raiseErrno("CONCORD_JOB_FD=%lld cannot be used", (long long)fd);
+  context.segment = Segment::open(own);
+  if (context.segment->world() != context.world)
+    raise(CONCORD_ERROR_WRONG_WORLD,
+          "CONCORD_WORLD=%d, but the job's memory was made for %d ranks",
+          context.world, context.segment->world());
+}
+
+static void takeRank(Context &context) {
+  if (context.rank < 0 || context.rank >= context.world)
+    raise(CONCORD_ERROR_INVALID_ARGUMENT, "rank %d is outside a world of %d",
+          context.rank, context.world);
+  RankSlot &slot = context.segment->slot(context.rank);
+  int64_t none = 0, pid = ::getpid();
+  if (!slot.pid.compare_exchange_strong(none, pid))
+    raise(CONCORD_ERROR_RANK_TAKEN,
+          "rank %d is already taken by process %lld; this one is %lld",
+          context.rank, (long long)none, (long long)pid);
+  slot.startTime = processStartTime(pid);
+  slot.pidNamespace = ownPidNamespace();
+  slot.abi = CONCORD_ABI_VERSION;
+  slot.core = firstCore();
+  ::gethostname(slot.host, sizeof slot.host - 1);
+  slot.state.store(CONCORD_RANK_RUNNING, std::memory_order_release);
+  context.joined = true;
+  context.segment->announce();
+}
+
+/// Wait for all ranks; name those that are missing after the deadline.
+static void awaitRanks(Context &context, double seconds) {
+  int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
+  Segment &segment = *context.segment;
+  useconds_t pause = 10;
+  for (;;) {
+    std::string missing;
+    for (int r = 0; r < context.world; ++r) {
+      uint32_t state = segment.slot(r).state.load(std::memory_order_acquire);
+      if (state == CONCORD_RANK_DEAD)
+        raise(CONCORD_ERROR_PEER_DIED,
+              "rank %d died before all ranks had joined the job", r);
+      if (segment.header().aborted.load())
+        raise(CONCORD_ERROR_ABORTED, "the job was aborted during bring-up");
+      if (state == CONCORD_RANK_MISSING)
+        missing += (missing.empty() ? "" : ", ") + std::to_string(r);
+    }
+    if (missing.empty())
+      return;
+    if (nowNanoseconds() > deadline)
+      raise(CONCORD_ERROR_TIMEOUT,
+            "rank %d waited %.1f s (CONCORD_CONNECT_TIMEOUT) for rank(s) %s "
+            "to join",
+            context.rank, seconds, missing.c_str());
+    ::usleep(pause);
+    pause = std::min<useconds_t>(pause * 2, 2000);
+  }
+}
+
+static void checkPeers(Context &context) {
+  for (int r = 0; r < context.world; ++r) {
+    RankSlot &slot = context.segment->slot(r);
+    if (slot.abi != CONCORD_ABI_VERSION)
+      raise(CONCORD_ERROR_VERSION_MISMATCH,
+            "rank %d has ABI version %u, rank %d has %d", r, slot.abi,
+            context.rank, CONCORD_ABI_VERSION);
+    if (slot.pidNamespace != ownPidNamespace())
+      raise(CONCORD_ERROR_NOT_SUPPORTED,
+            "ranks %d and %d are in different pid namespaces, so they cannot "
+            "see each other die: run the containers with a shared one "
+            "(--pid=host or --pid=container:NAME)",
+            context.rank, r);
+  }
+}
+
+concord_context *concord::rt::joinJob(const concord_context_config &config) {
+  if (config.abi_version && config.abi_version != CONCORD_ABI_VERSION)
+    raise(CONCORD_ERROR_VERSION_MISMATCH,
+          "the caller was compiled for ABI version %u, the library has %d",
+          config.abi_version, CONCORD_ABI_VERSION);
+  uint64_t heapBytes = config.heap_bytes;
+  if (heapBytes == 0)
+    heapBytes = envBytes("CONCORD_HEAP_BYTES", kDefaultHeapBytes);
+  auto context = std::make_unique<concord_context>();
+  context->threadLevel = config.thread_level;
+  context->stageAlways = config.stage_always;
+  if (config.gate_mode)
+    context->gateMode = config.gate_mode;
+  context->timeoutSeconds = config.timeout_seconds != 0
+                                ? config.timeout_seconds
+                                : envSeconds("CONCORD_TIMEOUT", 300);
+  double connect = config.connect_timeout_seconds > 0
+                       ? config.connect_timeout_seconds
+                       : envSeconds("CONCORD_CONNECT_TIMEOUT", 120);
+  findJob(*context, config, heapBytes);
+  takeRank(*context);
+  try {
+    context->lookup = reduceLookup();
+    context->heap.reset(context->segment->heap(context->rank),
+                        context->segment->heapBytes());
+    awaitRanks(*context, connect);
+    checkPeers(*context);
+    if (!config.job) {
+      context->segment->unlinkName();
+      context->watchdog = std::make_unique<Watchdog>(*context);
+      for (int r = 0; r < context->world; ++r)
+        if (r != context->rank)
+          context->watchdog->watch(r);
+      if (context->watchdog->needed())
+        context->watchdog->start();
+    }
+    // Ranks bound to different cores each see one core; together they have as
+    // many as there are different ones.
+    uint64_t cores = 0;
+    for (int r = 0; r < context->world; ++r) {
+      int core = context->segment->slot(r).core;
+      if (core >= 0 && core < 64)
+        cores |= uint64_t(1) << core;
+    }
+    context->oversubscribed =
+        std::max(coresAllowed(), __builtin_popcountll(cores)) < context->world;
+    std::vector<int32_t> all(context->world);
+    for (int r = 0; r < context->world; ++r)
+      all[r] = r;
+    context->worldComm = makeComm(*context, 1, all, "world", 0, true);
+  } catch (...) {
+    leaveJob(context.release(), false);
+    throw;
+  }
+  if (context->job)
+    context->job->contexts.fetch_add(1);
+  return context.release();
+}
+
+void concord::rt::leaveJob(concord_context *context, bool counted) {
+  context->watchdog.reset();
+  while (!context->programs.empty())
+    dropProgram(context->programs.back());
+  for (concord_stream *stream : context->streams)
+    delete stream;
+  for (concord_event *event : context->events)
+    delete event;
+  try {
+    while (!context->comms.empty())
+      dropComm(context->comms.back());
+  } catch (const Error &) {
+    // The table's lock is stuck; the memory goes with the job.
+  }
+  if (context->joined) {
+    RankSlot &slot = context->segment->slot(context->rank);
+    if (slot.state.load() != CONCORD_RANK_ABORTED)
+      slot.state.store(CONCORD_RANK_FINALIZED, std::memory_order_release);
+    context->segment->announce();
+  }
+  if (context->job && counted)
+    context->job->contexts.fetch_sub(1);
+  delete context;
+}
+
+void concord::rt::abortJob(concord_context &context, const char *reason) {
+  JobHeader &header = context.segment->header();
+  uint64_t none = 0;
+  uint64_t own = uint64_t(context.rank) + 1;
+  if (header.aborting.compare_exchange_strong(none, own)) {
+    std::strncpy(header.abortReason, reason ? reason : "",
+                 sizeof header.abortReason - 1);
+    header.aborted.store(own, std::memory_order_release);
+  }
+  context.segment->slot(context.rank).state.store(CONCORD_RANK_ABORTED);
+  context.segment->announce();
+}

@@ -1,0 +1,174 @@
+//===- Context.h - One rank, its communicators and streams ------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The objects behind the opaque types of concord.h.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_RUNTIME_CONTEXT_CONTEXT_H
+#define CONCORD_RUNTIME_CONTEXT_CONTEXT_H
+
+#include "concord/concord.h"
+#include "engine/Op.h"
+#include "heap/Heap.h"
+#include "heap/Segment.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace concord::rt {
+class Watchdog;
+}
+
+struct concord_job {
+  std::shared_ptr<concord::rt::Segment> segment;
+  std::atomic<int> contexts{0};
+};
+
+struct concord_comm {
+  concord_context *context = nullptr;
+  concord::rt::CommBlock block;
+  uint64_t key = 0;
+  int tableIndex = -1;
+  int me = 0, size = 1;
+  std::vector<int32_t> ranks; ///< world ranks, in group order
+  std::string name;
+  int32_t priority = 0;
+  uint32_t splits = 0; ///< numbers the communicators made from this one
+
+  uint64_t sequence = 0; ///< of the last operation that was started
+  uint64_t tick = 0;     ///< phases finished, the same at all members
+  uint64_t known = 0;    ///< all members have published at least this sequence
+  int32_t status = 0;    ///< first error; it is broken then
+  std::string firstError;
+
+  concord::rt::Op *head = nullptr, *tail = nullptr; ///< collectives, in order
+  std::vector<concord::rt::Op *> messages; ///< point-to-point, any order
+  bool active = false;                     ///< is in the context's list
+  std::vector<concord::rt::View> in, out;  ///< of the head operation
+  std::vector<uint64_t> peerDisplacement;  ///< uneven all_to_all
+  std::vector<uint64_t> sendTicket, receiveTicket; ///< messages begun, per peer
+  std::vector<uint64_t> sendDone, receiveDone;     ///< messages finished
+  std::vector<uint64_t> sendPart, receivePart;     ///< parts finished
+  char *staging = nullptr; ///< two halves: input, output
+  uint64_t stagingBytes = 0;
+};
+
+struct concord_stream {
+  concord_context *context = nullptr;
+  int32_t priority = 0;
+  concord::rt::Op *head = nullptr, *tail = nullptr;
+  uint64_t enqueued = 0, completed = 0;
+  int32_t status = 0;
+  std::string firstError;
+};
+
+struct concord_event {
+  concord_context *context = nullptr;
+  concord_stream *stream = nullptr;
+  uint64_t ticket = 0; ///< happens when the stream has completed this many
+};
+
+struct concord_context {
+  std::shared_ptr<concord::rt::Segment> segment;
+  concord_job *job = nullptr;
+  int rank = 0, world = 1;
+  int threadLevel = CONCORD_THREAD_SINGLE;
+  int gateMode = CONCORD_GATE_CHECK;
+  bool stageAlways = false;
+  double timeoutSeconds = 300;
+  bool oversubscribed = false;
+  bool joined = false;
+  concord::rt::ReduceLookup lookup = nullptr;
+  concord::rt::Heap heap;
+
+  /// Thread level: held by the thread that is inside.
+  std::atomic<bool> inside{false};
+  std::mutex mutex;
+
+  concord_comm *worldComm = nullptr;
+  std::vector<concord_comm *> comms;
+  std::vector<concord_comm *> activeComms; ///< by priority, highest first
+  std::vector<concord_stream *> streams;
+  std::vector<concord_event *> events;
+  std::vector<concord_program *> programs;
+  std::vector<std::unique_ptr<concord::rt::Op>> pool;
+  std::vector<concord::rt::Op *> spare;
+  std::vector<concord::rt::Op *> streamOps; ///< groups and event waits
+  unsigned inFlight = 0; ///< operations the engine has to look at
+
+  int groupDepth = 0;
+  std::vector<concord::rt::Op *> groupOps;
+
+  concord_program *running = nullptr; ///< whose step is being run
+  uint32_t loads = 0;
+  std::vector<std::pair<uint64_t, uint32_t>> groupsMade; ///< key, times
+
+  std::unique_ptr<concord::rt::Watchdog> watchdog;
+  /// Set by the watchdog: bit r = rank r is dead.
+  std::atomic<uint64_t> dead{0};
+  std::atomic<int32_t> asyncStatus{0};
+};
+
+namespace concord::rt {
+
+using Context = ::concord_context;
+using Comm = ::concord_comm;
+
+/// Guard of every entry point that touches a context: takes the lock at
+/// THREAD_MULTIPLE, detects two threads at once below it.
+class Entry {
+public:
+  explicit Entry(Context &context) : context(context) {
+    if (context.threadLevel == CONCORD_THREAD_MULTIPLE) {
+      context.mutex.lock();
+      held = true;
+    } else {
+      held = !context.inside.exchange(true, std::memory_order_acquire);
+    }
+  }
+  ~Entry() {
+    if (!held)
+      return;
+    if (context.threadLevel == CONCORD_THREAD_MULTIPLE)
+      context.mutex.unlock();
+    else
+      context.inside.store(false, std::memory_order_release);
+  }
+  /// 0, or CONCORD_ERROR_THREAD.
+  int32_t status() const;
+  Entry(const Entry &) = delete;
+
+private:
+  Context &context;
+  bool held;
+};
+
+/// Make a communicator; all `ranks` (world ranks, in group order) call it with
+/// the same key. `synchronise`: return only when all have made it.
+Comm *makeComm(Context &context, uint64_t key, std::vector<int32_t> ranks,
+               std::string name, int32_t priority, bool synchronise);
+/// Release; nothing may be in flight.
+void dropComm(Comm *comm);
+
+uint64_t hashWords(std::initializer_list<uint64_t> words);
+uint64_t hashText(uint64_t seed, const std::string &text);
+
+/// The environment.
+uint64_t envBytes(const char *name, uint64_t fallback);
+double envSeconds(const char *name, double fallback);
+int64_t envInteger(const char *name, int64_t fallback);
+
+int64_t nowNanoseconds();
+
+} // namespace concord::rt
+
+#endif // CONCORD_RUNTIME_CONTEXT_CONTEXT_H

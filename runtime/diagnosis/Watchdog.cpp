@@ -1,0 +1,163 @@
+//===- Watchdog.cpp - Seeing peers die ------------------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// pidfds in epoll. A pid alone could by now belong to another process, so the
+// start time that the rank published is compared after the pidfd was opened.
+//
+//===----------------------------------------------------------------------===//
+
+#include "diagnosis/Watchdog.h"
+#include "diagnosis/Error.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace concord::rt;
+
+/// Read /proc/PID/stat from its third field on (after the command's name, which
+/// may contain anything). Null terminated; false if there is no such process.
+static bool readStat(int64_t pid, char *text, size_t bytes) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+  int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  char buffer[1024];
+  ssize_t n = ::read(fd, buffer, sizeof buffer - 1);
+  ::close(fd);
+  if (n <= 0)
+    return false;
+  buffer[n] = 0;
+  const char *end = std::strrchr(buffer, ')');
+  if (!end || end[1] != ' ')
+    return false;
+  std::snprintf(text, bytes, "%s", end + 2);
+  return true;
+}
+
+uint64_t concord::rt::processStartTime(int64_t pid) {
+  char text[1024];
+  if (!readStat(pid, text, sizeof text))
+    return 0;
+  const char *at = text;
+  for (int field = 3; field < 22; ++field) {
+    at = std::strchr(at, ' ');
+    if (!at)
+      return 0;
+    ++at;
+  }
+  return std::strtoull(at, nullptr, 10);
+}
+
+uint64_t concord::rt::ownPidNamespace() {
+  struct stat info;
+  return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
+bool concord::rt::stoppedProcess(const RankSlot &slot) {
+  char text[1024];
+  return readStat(slot.pid.load(), text, sizeof text) &&
+         (text[0] == 'T' || text[0] == 't');
+}
+
+Watchdog::Watchdog(Context &context)
+    : context(context), pidfds(context.world, -1) {
+  poll = ::epoll_create1(EPOLL_CLOEXEC);
+  if (poll < 0)
+    raiseErrno("cannot create the watchdog's epoll");
+  wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = ~0u;
+  if (wake < 0 || ::epoll_ctl(poll, EPOLL_CTL_ADD, wake, &event) != 0)
+    raiseErrno("cannot create the watchdog's eventfd");
+}
+
+Watchdog::~Watchdog() {
+  if (thread.joinable()) {
+    uint64_t one = 1;
+    [[maybe_unused]] ssize_t n = ::write(wake, &one, sizeof one);
+    thread.join();
+  }
+  for (int fd : pidfds)
+    if (fd >= 0)
+      ::close(fd);
+  ::close(wake);
+  ::close(poll);
+}
+
+void Watchdog::markDead(int rank) {
+  RankSlot &slot = context.segment->slot(rank);
+  uint32_t state = slot.state.load(std::memory_order_acquire);
+  if (state == CONCORD_RANK_FINALIZED) {
+    context.segment->announce();
+    return;
+  }
+  uint64_t none = 0;
+  context.segment->header().firstDead.compare_exchange_strong(
+      none, uint64_t(rank) + 1);
+  slot.state.store(CONCORD_RANK_DEAD, std::memory_order_release);
+  context.dead.fetch_or(uint64_t(1) << rank, std::memory_order_release);
+  int32_t ok = CONCORD_OK;
+  context.asyncStatus.compare_exchange_strong(ok, CONCORD_ERROR_PEER_DIED);
+  context.segment->announce();
+}
+
+void Watchdog::watch(int rank) {
+  RankSlot &slot = context.segment->slot(rank);
+  int64_t pid = slot.pid.load(std::memory_order_acquire);
+  if (pid == ::getpid())
+    return;
+  int fd = int(::syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0 && errno != ESRCH)
+    raiseErrno("cannot watch rank %d (pid %lld)", rank, (long long)pid);
+  if (fd >= 0 && processStartTime(pid) != slot.startTime) {
+    ::close(fd); // the pid has been given to another process
+    fd = -1;
+  }
+  if (fd < 0) {
+    markDead(rank);
+    return;
+  }
+  pidfds[rank] = fd;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = uint32_t(rank);
+  if (::epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event) != 0)
+    raiseErrno("cannot watch rank %d (pid %lld)", rank, (long long)pid);
+  ++watched;
+}
+
+void Watchdog::start() {
+  // The application's signals are not this thread's business.
+  sigset_t all, old;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &old);
+  thread = std::thread([this] { run(); });
+  ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+void Watchdog::run() {
+  for (;;) {
+    epoll_event events[16];
+    int n = ::epoll_wait(poll, events, 16, -1);
+    for (int i = 0; i < n; ++i) {
+      if (events[i].data.u32 == ~0u)
+        return;
+      int rank = int(events[i].data.u32);
+      ::epoll_ctl(poll, EPOLL_CTL_DEL, pidfds[rank], nullptr);
+      markDead(rank);
+    }
+  }
+}

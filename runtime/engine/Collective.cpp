@@ -1,0 +1,594 @@
+//===- Collective.cpp - The state machine of a collective -----------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Publish, gather the peers' slots, move data, settle. Small operations carry
+// their payload in the slots and end after the gather. Larger ones read and
+// write the peers' buffers where they lie; a buffer outside the heap that a
+// peer has to touch goes through staging memory, segment by segment.
+//
+// The protocol of slots and ticks is described in transport/shm/CommBlock.h;
+// who moves which bytes in algorithms/Direct.cpp.
+//
+//===----------------------------------------------------------------------===//
+
+#include "algorithms/Direct.h"
+#include "diagnosis/Error.h"
+#include "engine/Engine.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace concord;
+using namespace concord::rt;
+
+namespace {
+
+constexpr uint64_t kStaged = ~uint64_t(0);
+/// Payload up to which slots carry the data; found by comm-bench.
+constexpr uint64_t kInlineLimit = 2048;
+constexpr uint64_t kStagingHalf = uint64_t(512) << 10;
+
+struct WireOperand {
+  uint64_t offset; ///< kStaged, or where it lies in the heaps
+  uint64_t outer, inner, stride;
+};
+
+/// What a member says of an operation that is not carried in the slots.
+struct Wire {
+  WireOperand in, out;
+  uint64_t staging;     ///< of the two halves; kStaged when there is none
+  uint64_t stagingHalf; ///< bytes of a half
+  uint64_t longest;     ///< bytes of the longest chunk
+  /// Uneven all_to_all: per member, displacement and bytes of what it is sent.
+  uint64_t sendDisplacement[kMaxRanks], sendBytes[kMaxRanks];
+};
+static_assert(sizeof(Wire) <= kSlotPayload);
+
+Wire &wireOf(const Comm &comm, int member, uint64_t sequence) {
+  return *reinterpret_cast<Wire *>(
+      comm.block.members[member].slots[sequence & 1].payload);
+}
+
+/// Which members an inlined operation needs to hear from.
+bool needs(const Op &op, int member) {
+  const Comm &comm = *op.comm;
+  if (!op.inlined)
+    return true;
+  switch (op.request.kind) {
+  case Kind::Broadcast:
+  case Kind::RoundDecision:
+  case Kind::Scatter:
+    return comm.me != op.request.root && member == op.request.root;
+  case Kind::Reduce:
+  case Kind::Gather:
+    return comm.me == op.request.root;
+  default:
+    return true;
+  }
+}
+
+/// True when every member needs every other, so that gathering proves that all
+/// have published.
+bool symmetric(const Op &op) {
+  if (!op.inlined)
+    return true;
+  switch (op.request.kind) {
+  case Kind::Broadcast:
+  case Kind::RoundDecision:
+  case Kind::Scatter:
+    return false;
+  case Kind::Reduce:
+  case Kind::Gather:
+    return op.comm->me == op.request.root;
+  default:
+    return true;
+  }
+}
+
+/// Words for one side of a mismatch.
+std::string fingerprintText(uint64_t print) {
+  Kind kind = Kind(print & 15);
+  DType type = DType(print >> 4 & 15);
+  auto reduction = unsigned(print >> 8 & 7);
+  int root = int(print >> 11 & 127) - 1;
+  static const char *const kNames[] = {
+#define X(name, number, text) text,
+      CONCORD_REDUCTIONS(X)
+#undef X
+  };
+  std::string text = kindName(kind);
+  text += "(count " + std::to_string(print >> 18);
+  if (type != DType::Invalid)
+    text += ", " + std::string(dtypeName(type));
+  if (reduction)
+    text += std::string(", ") + kNames[reduction];
+  if (root >= 0 && kind == Kind::Permute)
+    text += ", pairs' hash " + std::to_string(root);
+  else if (root >= 0)
+    text += ", root " + std::to_string(root);
+  return text + ")";
+}
+
+uint64_t hashBytes(const void *data, size_t bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t i = 0; i < bytes; ++i)
+    hash = (hash ^ static_cast<const unsigned char *>(data)[i]) *
+           uint64_t(0x100000001b3);
+  return hash ^ hash >> 29;
+}
+
+uint64_t rowEnd(const concord_buffer &buffer, uint64_t chunks) {
+  return buffer.outer == 0 ? 0
+                           : (buffer.outer - 1) * buffer.stride_bytes +
+                                 buffer.inner_bytes * chunks;
+}
+
+uint64_t sum(const uint64_t *values, int n) {
+  uint64_t total = 0;
+  for (int i = 0; i < n; ++i)
+    total += values[i];
+  return total;
+}
+
+/// Bytes from an operand's base to its end.
+uint64_t extent(const Op &op, bool input) {
+  const OpRequest &r = op.request;
+  if (uneven(r) && chunked(r.kind, input))
+    return sum(input && r.kind == Kind::AllToAll ? r.send : r.receive,
+               op.comm->size);
+  return rowEnd(input ? r.in : r.out,
+                chunked(r.kind, input) ? uint64_t(op.comm->size) : 1);
+}
+
+void publish(Op &op) {
+  Comm &comm = *op.comm;
+  Slot &slot = comm.block.members[comm.me].slots[op.sequence & 1];
+  slot.fingerprint = op.fingerprint;
+  if (op.inlined)
+    packInline(op, slot.payload);
+  else {
+    const OpRequest &r = op.request;
+    Segment &segment = *comm.context->segment;
+    Wire &wire = *reinterpret_cast<Wire *>(slot.payload);
+    bool staged = false;
+    auto operand = [&](const concord_buffer &buffer, bool input) {
+      bool remote = input ? inputIsRemote(r.kind) : outputIsRemote(r.kind);
+      if (!remote || !uses(op, comm.me, input))
+        return WireOperand{0, 0, 0, 0};
+      // Writing in place what others still have to read needs a copy.
+      bool copy = input &&
+                  (r.kind == Kind::AllToAll || r.kind == Kind::Permute) &&
+                  r.in.base == r.out.base;
+      uint64_t offset = comm.context->stageAlways || copy
+                            ? kStaged
+                            : segment.offsetOf(buffer.base, extent(op, input));
+      staged |= offset == kStaged;
+      return WireOperand{offset, buffer.outer, buffer.inner_bytes,
+                         buffer.stride_bytes};
+    };
+    wire.in = operand(r.in, true);
+    wire.out = operand(r.out, false);
+    wire.staging = kStaged;
+    wire.stagingHalf = kStagingHalf;
+    if (staged) {
+      wire.staging = segment.offsetOf(comm.staging, comm.stagingBytes);
+      wire.stagingHalf = comm.stagingBytes / 2;
+    }
+    wire.longest = r.chunk;
+    if (uneven(r)) {
+      wire.longest = *std::max_element(r.receive, r.receive + comm.size);
+      if (r.kind == Kind::AllToAll) {
+        uint64_t at = 0;
+        for (int i = 0; i < comm.size; ++i) {
+          wire.sendDisplacement[i] = at;
+          wire.sendBytes[i] = r.send[i];
+          at += r.send[i];
+          wire.longest = std::max(wire.longest, r.send[i]);
+        }
+      }
+    }
+  }
+  slot.sequence.store(op.sequence, std::memory_order_release);
+}
+
+void publishTick(Comm &comm) {
+  ++comm.tick;
+  comm.block.members[comm.me].tick.store(comm.tick, std::memory_order_release);
+}
+
+bool ticksReady(Op &op) {
+  Comm &comm = *op.comm;
+  for (; op.seen < comm.size; ++op.seen)
+    if (op.seen != comm.me && comm.block.members[op.seen].tick.load(
+                                  std::memory_order_acquire) < comm.tick)
+      return false;
+  op.seen = 0;
+  return true;
+}
+
+/// Build the views of all members from their slots. False after breakComm.
+bool openViews(Op &op) {
+  Comm &comm = *op.comm;
+  const OpRequest &r = op.request;
+  Segment &segment = *comm.context->segment;
+  uint64_t half = ~uint64_t(0), longest = 0;
+  op.anyStaged = false;
+  for (int member = 0; member < comm.size; ++member) {
+    const Wire &wire = wireOf(comm, member, op.sequence);
+    longest = std::max(longest, wire.longest);
+    for (const WireOperand *operand : {&wire.in, &wire.out})
+      op.anyStaged |= operand->offset == kStaged;
+    half = std::min(half, wire.stagingHalf);
+    if (r.kind == Kind::AllToAll && uneven(r)) {
+      comm.peerDisplacement[member] = wire.sendDisplacement[comm.me];
+      if (wire.sendBytes[comm.me] != r.receive[member]) {
+        fail(CONCORD_ERROR_MISMATCH,
+             "%s: rank %d sends %llu bytes to rank %d, which expects %llu",
+             describe(op).c_str(), comm.ranks[member],
+             (unsigned long long)wire.sendBytes[comm.me], comm.ranks[comm.me],
+             (unsigned long long)r.receive[member]);
+        breakComm(op, CONCORD_ERROR_MISMATCH);
+        return false;
+      }
+    }
+  }
+  uint64_t chunks =
+      chunked(r.kind, true) || chunked(r.kind, false) ? comm.size : 1;
+  op.segmentBytes = longest;
+  if (op.anyStaged)
+    op.segmentBytes = std::min(longest, half / chunks / 64 * 64);
+  if (op.anyStaged && op.segmentBytes == 0 && longest != 0) {
+    fail(CONCORD_ERROR_CORRUPT, "%s: a member published no staging memory",
+         describe(op).c_str());
+    breakComm(op, CONCORD_ERROR_CORRUPT);
+    return false;
+  }
+  op.peerIndex = 0;
+  op.segment = 0;
+  op.part = longest; // the whole length, for the segment loop
+
+  for (int member = 0; member < comm.size; ++member)
+    for (bool input : {true, false}) {
+      View &view = input ? comm.in[member] : comm.out[member];
+      view = View{};
+      bool remote = input ? inputIsRemote(r.kind) : outputIsRemote(r.kind);
+      if (!uses(op, member, input) || (!remote && member != comm.me))
+        continue;
+      const Wire &wire = wireOf(comm, member, op.sequence);
+      const WireOperand &operand = input ? wire.in : wire.out;
+      bool isChunked = chunked(r.kind, input);
+      if (remote && operand.offset == kStaged) {
+        view.base = segment.pointerAt(
+            wire.staging + (input ? 0 : wire.stagingHalf), wire.stagingHalf);
+        view.inner = view.pitch = op.segmentBytes;
+        view.staged = true;
+      } else if (member == comm.me) {
+        const concord_buffer &buffer = input ? r.in : r.out;
+        view.base = static_cast<char *>(buffer.base);
+        view.outer = buffer.outer;
+        view.inner = view.pitch = buffer.inner_bytes;
+        view.stride = buffer.stride_bytes;
+      } else {
+        view.outer = operand.outer;
+        view.inner = view.pitch = operand.inner;
+        view.stride = operand.stride;
+        uint64_t end;
+        // A peer may have crashed while it wrote this.
+        if (operand.outer == 0 || operand.inner == 0)
+          end = 0;
+        else if (uneven(r) && isChunked)
+          end = operand.inner;
+        else if (__builtin_mul_overflow(operand.outer - 1, operand.stride,
+                                        &end) ||
+                 __builtin_add_overflow(
+                     end, operand.inner * (isChunked ? comm.size : 1), &end) ||
+                 operand.inner > uint64_t(1) << 56)
+          end = ~uint64_t(0);
+        view.base = segment.pointerAt(operand.offset, end);
+      }
+      if (!view.base && op.segmentBytes != 0 && view.inner != 0) {
+        fail(CONCORD_ERROR_CORRUPT,
+             "%s: rank %d published a buffer outside its heap",
+             describe(op).c_str(), comm.ranks[member]);
+        breakComm(op, CONCORD_ERROR_CORRUPT);
+        return false;
+      }
+    }
+  return true;
+}
+
+/// Copy this member's staged operand between its own memory and the staging.
+void copyStaged(Op &op, bool input) {
+  Comm &comm = *op.comm;
+  const OpRequest &r = op.request;
+  View staged = input ? comm.in[comm.me] : comm.out[comm.me];
+  if (!staged.base || !staged.staged)
+    return;
+  const concord_buffer &buffer = input ? r.in : r.out;
+  View own;
+  own.base = static_cast<char *>(buffer.base);
+  own.outer = buffer.outer;
+  own.inner = own.pitch = buffer.inner_bytes;
+  own.stride = buffer.stride_bytes;
+  own.start = op.segment;
+  uint64_t at = 0;
+  int chunks = chunked(r.kind, input) ? comm.size : 1;
+  for (int c = 0; c < chunks; ++c) {
+    uint64_t length = chunkBytes(op, input, c);
+    uint64_t offset = uneven(r) && chunks > 1 ? at : c * own.pitch;
+    at += length;
+    if (length <= op.segment)
+      continue;
+    length = std::min(length - op.segment, op.segmentBytes);
+    if (input)
+      copyLinear(staged, c * staged.pitch, own, offset, length);
+    else
+      copyLinear(own, offset, staged, c * staged.pitch, length);
+  }
+}
+
+} // namespace
+
+int32_t concord::rt::prepare(Op &op, Comm &comm) {
+  OpRequest &r = op.request;
+  op.comm = &comm;
+  const char *name = kindName(r.kind);
+  size_t element = dtypeSize(r.dtype);
+  auto invalid = [&](const char *what) {
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "%s on '%s': %s", name,
+                comm.name.c_str(), what);
+  };
+  if (r.kind == Kind::Barrier) {
+    r.dtype = DType::Invalid;
+    r.chunk = 0;
+  } else if (element == 0) {
+    return invalid("unknown dtype");
+  }
+  if (element && r.chunk % element != 0)
+    return invalid("the size is not a multiple of the element's");
+  bool reducing = r.kind == Kind::AllReduce || r.kind == Kind::ReduceScatter ||
+                  r.kind == Kind::Reduce;
+  op.reduce = nullptr;
+  if (reducing) {
+    op.reduce = comm.context->lookup(r.dtype, r.reduction);
+    if (!op.reduce)
+      return invalid("this dtype does not have this reduction");
+  } else {
+    r.reduction = Reduction::None;
+  }
+  bool rooted = r.kind == Kind::Broadcast || r.kind == Kind::Reduce ||
+                r.kind == Kind::Gather || r.kind == Kind::Scatter ||
+                r.kind == Kind::Send || r.kind == Kind::Recv ||
+                r.kind == Kind::RoundDecision;
+  if (rooted && (r.root < 0 || r.root >= comm.size))
+    return invalid("root or peer is not a member");
+  if (!rooted)
+    r.root = -1;
+  uint64_t size = uint64_t(comm.size), total;
+  if (__builtin_mul_overflow(r.chunk, size, &total) || total > uint64_t(1)
+                                                                   << 56)
+    return invalid("the count is impossible");
+
+  uint64_t hash = 0;
+  if (uneven(r)) {
+    for (const uint64_t *list : {r.send, r.receive})
+      for (int i = 0; list && i < comm.size; ++i)
+        if (list[i] % element || list[i] > uint64_t(1) << 50)
+          return invalid("a count is impossible");
+    if (r.kind != Kind::AllToAll)
+      hash = hashBytes(r.receive, sizeof(uint64_t) * size);
+  }
+  if (r.kind == Kind::Permute) {
+    uint64_t targets = 0;
+    for (uint32_t i = 0; i < r.numPairs; ++i) {
+      auto [from, to] = r.pairs[i];
+      if (from < 0 || from >= comm.size || to < 0 || to >= comm.size)
+        return invalid("a pair names a rank that is not a member");
+      if (targets >> to & 1)
+        return invalid("a rank is the target of two pairs");
+      targets |= uint64_t(1) << to;
+    }
+    r.root = int32_t(hashBytes(r.pairs, sizeof(*r.pairs) * r.numPairs) & 63);
+  }
+
+  bool message = r.kind == Kind::Send || r.kind == Kind::Recv;
+  for (bool input : {true, false}) {
+    if (r.kind == Kind::Barrier || (message && input != (r.kind == Kind::Send)))
+      continue;
+    const concord_buffer &b = input ? r.in : r.out;
+    if (!message && !uses(op, comm.me, input))
+      continue;
+    bool empty = uneven(r) && chunked(r.kind, input) ? extent(op, input) == 0
+                                                     : r.chunk == 0;
+    if (uneven(r) && !chunked(r.kind, input))
+      empty = r.receive[comm.me] == 0;
+    if (empty)
+      continue;
+    if (!b.base)
+      return invalid(input ? "input is null" : "output is null");
+    if (b.outer > 1 && (b.inner_bytes % element || b.stride_bytes % element))
+      return invalid("rows are not whole elements");
+    if (uneven(r) ? b.outer > 1 : b.outer * b.inner_bytes != r.chunk)
+      return invalid("the buffer's layout does not match the count");
+  }
+  if (!message && r.kind != Kind::Barrier && uses(op, comm.me, true) &&
+      uses(op, comm.me, false) && r.in.outer <= 1 && r.out.outer <= 1) {
+    const char *in = static_cast<const char *>(r.in.base);
+    const char *out = static_cast<const char *>(r.out.base);
+    uint64_t inBytes = extent(op, true), outBytes = extent(op, false);
+    const char *inPlace = out;
+    uint64_t before = uneven(r) ? (r.receive ? sum(r.receive, comm.me) : 0)
+                                : r.chunk * comm.me;
+    bool same = in == out;
+    if (r.kind == Kind::AllGather || r.kind == Kind::Gather)
+      same = in == inPlace + before;
+    else if (r.kind == Kind::ReduceScatter || r.kind == Kind::Scatter)
+      same = out == in + before;
+    if (!same && inBytes && outBytes && in < out + outBytes &&
+        out < in + inBytes)
+      return invalid("input and output overlap without being in place");
+    if (same && inBytes && r.kind == Kind::AllToAll && uneven(r))
+      return invalid("an uneven exchange cannot be done in place");
+  }
+
+  uint64_t count = element ? r.chunk / element : 0;
+  op.fingerprint = uint64_t(r.kind) | uint64_t(r.dtype) << 4 |
+                   uint64_t(r.reduction) << 8 | uint64_t(r.root + 1) << 11 |
+                   (uneven(r) ? hash : count) << 18;
+  uint64_t payload = chunked(r.kind, true) ? total : r.chunk;
+  op.inlined = !uneven(r) && payload <= kInlineLimit;
+  if (message || op.inlined || comm.size == 1)
+    return CONCORD_OK;
+  // Staging is made at the first operation that needs it, not in every step.
+  Segment &segment = *comm.context->segment;
+  auto foreign = [&](bool input) {
+    return (input ? inputIsRemote(r.kind) : outputIsRemote(r.kind)) &&
+           uses(op, comm.me, input) &&
+           segment.offsetOf((input ? r.in : r.out).base, extent(op, input)) ==
+               kStaged;
+  };
+  bool copies = (r.kind == Kind::AllToAll || r.kind == Kind::Permute) &&
+                r.in.base == r.out.base;
+  if (!comm.staging && (comm.context->stageAlways || copies || foreign(true) ||
+                        foreign(false))) {
+    comm.staging = comm.context->heap.allocate(2 * kStagingHalf, 4096);
+    if (!comm.staging)
+      return fail(CONCORD_ERROR_OUT_OF_MEMORY,
+                  "%s on '%s': the heap has no room for staging", name,
+                  comm.name.c_str());
+    comm.stagingBytes = 2 * kStagingHalf;
+  }
+  return CONCORD_OK;
+}
+
+Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
+  Comm &comm = *op.comm;
+  for (;;) {
+    switch (op.state) {
+    case Op::State::Queued:
+      op.sequence = ++comm.sequence;
+      op.seen = 0;
+      op.state = Op::State::Publish;
+      [[fallthrough]];
+    case Op::State::Publish:
+      // The slot may still hold operation sequence - 2.
+      if (comm.known + 1 < op.sequence) {
+        for (; op.seen < comm.size; ++op.seen)
+          if (op.seen != comm.me &&
+              comm.block.members[op.seen]
+                      .slots[(op.sequence - 1) & 1]
+                      .sequence.load(std::memory_order_acquire) <
+                  op.sequence - 1)
+            return Progress::Blocked;
+        comm.known = op.sequence - 1;
+        op.seen = 0;
+      }
+      if (comm.size > 1)
+        publish(op);
+      else if (op.inlined)
+        packInline(op, comm.block.members[0].slots[op.sequence & 1].payload);
+      op.state = Op::State::Gather;
+      [[fallthrough]];
+    case Op::State::Gather: {
+      for (; op.seen < comm.size; ++op.seen) {
+        if (op.seen == comm.me || !needs(op, op.seen))
+          continue;
+        Slot &slot = comm.block.members[op.seen].slots[op.sequence & 1];
+        if (slot.sequence.load(std::memory_order_acquire) < op.sequence)
+          return Progress::Blocked;
+        if (slot.fingerprint != op.fingerprint &&
+            comm.context->gateMode != CONCORD_GATE_OFF) {
+          fail(CONCORD_ERROR_MISMATCH, "%s: rank %d issued %s, but rank %d %s",
+               describe(op).c_str(), comm.ranks[comm.me],
+               fingerprintText(op.fingerprint).c_str(), comm.ranks[op.seen],
+               fingerprintText(slot.fingerprint).c_str());
+          breakComm(op, CONCORD_ERROR_MISMATCH);
+          return Progress::Done;
+        }
+      }
+      op.seen = 0;
+      if (symmetric(op))
+        comm.known = op.sequence;
+      if (op.inlined) {
+        finishInline(op);
+        op.state = Op::State::Done;
+        return Progress::Done;
+      }
+      if (comm.size == 1) {
+        openLocal(op);
+      } else if (!openViews(op)) {
+        return Progress::Done;
+      }
+      op.state = Op::State::CopyIn;
+      [[fallthrough]];
+    }
+    case Op::State::CopyIn:
+      beginSegment(op);
+      if (op.anyStaged) {
+        copyStaged(op, true);
+        publishTick(comm);
+      }
+      op.state = Op::State::Staged;
+      [[fallthrough]];
+    case Op::State::Staged:
+      if (op.anyStaged && !ticksReady(op))
+        return Progress::Blocked;
+      op.state = Op::State::Work;
+      [[fallthrough]];
+    case Op::State::Work:
+      if (!workDirect(op, quantum))
+        return Progress::Advanced;
+      if (comm.size > 1)
+        publishTick(comm);
+      op.state = Op::State::Settle;
+      [[fallthrough]];
+    case Op::State::Settle:
+      if (comm.size > 1 && !ticksReady(op))
+        return Progress::Blocked;
+      if (op.anyStaged)
+        copyStaged(op, false);
+      op.segment += op.segmentBytes;
+      if (op.segment >= op.part) {
+        op.state = Op::State::Done;
+        return Progress::Done;
+      }
+      op.state = Op::State::CopyIn;
+      continue;
+    default:
+      return Progress::Done;
+    }
+  }
+}
+
+uint64_t concord::rt::missingMembers(const Op &op) {
+  const Comm &comm = *op.comm;
+  uint64_t mask = 0;
+  for (int r = 0; r < comm.size; ++r) {
+    if (r == comm.me)
+      continue;
+    const Member &member = comm.block.members[r];
+    bool late = false;
+    switch (op.state) {
+    case Op::State::Publish:
+      late =
+          member.slots[(op.sequence - 1) & 1].sequence.load() < op.sequence - 1;
+      break;
+    case Op::State::Gather:
+      late = needs(op, r) &&
+             member.slots[op.sequence & 1].sequence.load() < op.sequence;
+      break;
+    case Op::State::Staged:
+    case Op::State::Settle:
+      late = member.tick.load() < comm.tick;
+      break;
+    default:
+      break;
+    }
+    mask |= uint64_t(late) << r;
+  }
+  return mask;
+}

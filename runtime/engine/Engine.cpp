@@ -1,0 +1,335 @@
+//===- Engine.cpp - Queues, priorities and progress -----------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Collectives of one communicator run one after the other, in the order of
+// issue; different communicators, and messages, are independent. An operation
+// of a stream starts when it is first in its stream. All queues are intrusive:
+// the engine allocates nothing while operations are in flight.
+//
+//===----------------------------------------------------------------------===//
+
+#include "engine/Engine.h"
+#include "diagnosis/Error.h"
+
+#include <algorithm>
+
+using namespace concord;
+using namespace concord::rt;
+
+static bool isMessage(const Op &op) {
+  return op.request.kind == Kind::Send || op.request.kind == Kind::Recv;
+}
+
+static bool mayStart(const Op &op) {
+  if (op.parent)
+    return op.parent->started;
+  return !op.stream || op.stream->head == &op;
+}
+
+Op *concord::rt::takeOp(Context &context) {
+  if (context.spare.empty()) {
+    context.pool.push_back(std::make_unique<Op>());
+    context.spare.reserve(context.pool.size());
+    context.spare.push_back(context.pool.back().get());
+  }
+  Op *op = context.spare.back();
+  context.spare.pop_back();
+  op->reset();
+  op->request = OpRequest();
+  return op;
+}
+
+void concord::rt::giveBack(Context &context, Op *op) {
+  context.spare.push_back(op);
+}
+
+/// Keep the list of communicators with work, by priority.
+static void activate(Comm &comm) {
+  if (comm.active)
+    return;
+  auto &list = comm.context->activeComms;
+  auto at = std::find_if(list.begin(), list.end(), [&](const Comm *other) {
+    return other->priority < comm.priority;
+  });
+  list.insert(at, &comm);
+  comm.active = true;
+}
+
+static void deactivateIfIdle(Comm &comm) {
+  if (!comm.active || comm.head || !comm.messages.empty())
+    return;
+  auto &list = comm.context->activeComms;
+  list.erase(std::find(list.begin(), list.end(), &comm));
+  comm.active = false;
+}
+
+void concord::rt::enqueue(Op &op) {
+  Comm *comm = op.comm;
+  Context &context = comm ? *comm->context : *op.stream->context;
+  op.state = Op::State::Queued;
+  ++context.inFlight;
+  if (op.stream && !op.parent) {
+    concord_stream &stream = *op.stream;
+    op.nextInStream = nullptr;
+    (stream.tail ? stream.tail->nextInStream : stream.head) = &op;
+    stream.tail = &op;
+    ++stream.enqueued;
+  }
+  if (!comm) {
+    context.streamOps.push_back(&op);
+    return;
+  }
+  if (isMessage(op)) {
+    auto &tickets =
+        op.request.kind == Kind::Send ? comm->sendTicket : comm->receiveTicket;
+    op.ticket = tickets[op.request.root]++;
+    comm->messages.push_back(&op);
+  } else {
+    op.nextInComm = nullptr;
+    (comm->tail ? comm->tail->nextInComm : comm->head) = &op;
+    comm->tail = &op;
+  }
+  activate(*comm);
+}
+
+/// Take a Done operation out of all queues.
+static void retire(Context &context, Op &op) {
+  --context.inFlight;
+  if (Comm *comm = op.comm) {
+    if (isMessage(op)) {
+      comm->messages.erase(
+          std::find(comm->messages.begin(), comm->messages.end(), &op));
+    } else {
+      comm->head = op.nextInComm;
+      if (!comm->head)
+        comm->tail = nullptr;
+    }
+    deactivateIfIdle(*comm);
+  } else {
+    context.streamOps.erase(
+        std::find(context.streamOps.begin(), context.streamOps.end(), &op));
+  }
+  if (op.status != CONCORD_OK) {
+    int32_t ok = CONCORD_OK;
+    context.asyncStatus.compare_exchange_strong(ok, op.status);
+  }
+  if (op.parent) {
+    --op.parent->pendingChildren;
+    if (op.parent->status == CONCORD_OK)
+      op.parent->status = op.status;
+  } else if (op.stream) {
+    concord_stream &stream = *op.stream;
+    stream.head = op.nextInStream;
+    if (!stream.head)
+      stream.tail = nullptr;
+    ++stream.completed;
+    if (op.status != CONCORD_OK && stream.status == CONCORD_OK) {
+      stream.status = op.status;
+      stream.firstError = lastError();
+    }
+  }
+  if (op.pooled)
+    giveBack(context, &op);
+}
+
+void concord::rt::breakComm(Op &op, int32_t status) {
+  Comm &comm = *op.comm;
+  op.status = status;
+  op.state = Op::State::Done;
+  if (op.bounce) {
+    comm.context->heap.release(op.bounce);
+    op.bounce = nullptr;
+  }
+  if (comm.status == CONCORD_OK) {
+    comm.status = status;
+    comm.firstError = lastError();
+  }
+  uint64_t none = 0;
+  comm.block.header->broken.compare_exchange_strong(
+      none, uint64_t(status) | uint64_t(comm.me + 1) << 32);
+  comm.context->segment->announce();
+}
+
+static int32_t brokenStatus(const Comm &comm) {
+  return fail(comm.status == CONCORD_ERROR_REVOKED ? CONCORD_ERROR_REVOKED
+                                                   : CONCORD_ERROR_BROKEN,
+              "communicator '%s' is broken: %s", comm.name.c_str(),
+              comm.firstError.c_str());
+}
+
+/// A group or a stream's wait for an event. True when it got further.
+static bool advanceStreamOp(Context &context, Op &op) {
+  if (!mayStart(op))
+    return false;
+  bool moved = false;
+  if (!op.started) {
+    op.started = true;
+    moved = true;
+  }
+  if (op.eventWait) {
+    if (op.waitStream && op.waitStream->completed < op.waitTicket)
+      return moved;
+  } else if (op.pendingChildren != 0) {
+    return moved;
+  }
+  op.state = Op::State::Done;
+  retire(context, op);
+  return true;
+}
+
+bool concord::rt::progress(Context &context) {
+  if (context.inFlight == 0)
+    return false;
+  uint64_t quantum = context.inFlight == 1 ? kLoneQuantum : kSharedQuantum;
+  for (size_t i = 0; i < context.activeComms.size(); ++i) {
+    Comm &comm = *context.activeComms[i];
+    if (Op *op = comm.head; op && mayStart(*op)) {
+      if (comm.status != CONCORD_OK) {
+        op->status = brokenStatus(comm);
+        op->state = Op::State::Done;
+      }
+      Progress result = op->state == Op::State::Done
+                            ? Progress::Done
+                            : advanceCollective(*op, quantum);
+      if (result == Progress::Done)
+        retire(context, *op);
+      // Something of higher priority may be ready by now.
+      if (result != Progress::Blocked)
+        return true;
+    }
+    for (Op *op : comm.messages) {
+      if (!mayStart(*op))
+        continue;
+      if (comm.status != CONCORD_OK) {
+        op->status = brokenStatus(comm);
+        op->state = Op::State::Done;
+      }
+      Progress result =
+          op->state == Op::State::Done ? Progress::Done : advanceMessage(*op);
+      if (result == Progress::Done)
+        retire(context, *op);
+      if (result != Progress::Blocked)
+        return true;
+    }
+  }
+  for (Op *op : context.streamOps)
+    if (advanceStreamOp(context, *op))
+      return true;
+  return false;
+}
+
+/// Break whatever in-flight operation cannot complete any more. True if one was
+/// found.
+static bool sweep(Context &context, Waiter &waiter) {
+  for (Comm *comm : context.activeComms) {
+    auto check = [&](Op *op) {
+      if (!op || op->state == Op::State::Done || !mayStart(*op))
+        return false;
+      int32_t status = waiter.failure(*op);
+      if (status == CONCORD_OK)
+        return false;
+      // What the peer wrote before it died is visible now: look once more.
+      std::string words = lastError();
+      uint64_t before = op->sequence;
+      Op::State state = op->state;
+      Progress last = isMessage(*op) ? advanceMessage(*op)
+                                     : advanceCollective(*op, kLoneQuantum);
+      if (last == Progress::Blocked && op->state == state &&
+          op->sequence == before) {
+        fail(status, "%s", words.c_str());
+        breakComm(*op, status);
+      }
+      if (op->state == Op::State::Done)
+        retire(context, *op);
+      return true;
+    };
+    if (check(comm->head))
+      return true;
+    for (Op *op : comm->messages)
+      if (check(op))
+        return true;
+  }
+  return false;
+}
+
+/// Pass time while blocked. The lock of THREAD_MULTIPLE is open meanwhile.
+static bool pauseOpen(Context &context, Waiter &waiter, const Op *op) {
+  if (context.threadLevel != CONCORD_THREAD_MULTIPLE)
+    return waiter.pause(op);
+  context.mutex.unlock();
+  bool look = waiter.pause(op);
+  context.mutex.lock();
+  return look;
+}
+
+int32_t concord::rt::waitFor(Op &op) {
+  Context &context = op.comm ? *op.comm->context : *op.stream->context;
+  Waiter waiter(context);
+  while (op.state != Op::State::Done) {
+    if (progress(context)) {
+      waiter.restart();
+      continue;
+    }
+    if (pauseOpen(context, waiter, &op) && op.state != Op::State::Done)
+      sweep(context, waiter);
+  }
+  return op.status;
+}
+
+int32_t concord::rt::waitStream(concord_stream &stream, uint64_t ticket) {
+  Context &context = *stream.context;
+  Waiter waiter(context);
+  while (stream.completed < ticket) {
+    if (progress(context)) {
+      waiter.restart();
+      continue;
+    }
+    if (pauseOpen(context, waiter, stream.head) && stream.completed < ticket)
+      sweep(context, waiter);
+  }
+  if (stream.status != CONCORD_OK)
+    return fail(stream.status, "%s", stream.firstError.c_str());
+  return CONCORD_OK;
+}
+
+int32_t concord::rt::runNow(Op &op) {
+  Comm &comm = *op.comm;
+  Context &context = *comm.context;
+  if (comm.status != CONCORD_OK)
+    return brokenStatus(comm);
+  if (context.inFlight != 0 || context.threadLevel == CONCORD_THREAD_MULTIPLE ||
+      isMessage(op)) {
+    enqueue(op);
+    return waitFor(op);
+  }
+  // The common case: nothing else to look after.
+  op.state = Op::State::Queued;
+  Waiter waiter(context);
+  for (;;) {
+    Progress result = advanceCollective(op, kLoneQuantum);
+    if (result == Progress::Done)
+      return op.status;
+    if (result == Progress::Advanced) {
+      waiter.restart();
+      continue;
+    }
+    if (!waiter.pause(&op))
+      continue;
+    if (int32_t status = waiter.failure(op)) {
+      std::string words = lastError();
+      Op::State before = op.state;
+      result = advanceCollective(op, kLoneQuantum);
+      if (result == Progress::Done)
+        return op.status;
+      if (result == Progress::Advanced || op.state != before)
+        continue;
+      fail(status, "%s", words.c_str());
+      breakComm(op, status);
+      return status;
+    }
+  }
+}

@@ -1,0 +1,86 @@
+//===- Engine.h - Progress and waiting --------------------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The cooperative engine of one rank. Operations are state machines; `advance`
+// takes one as far as it goes without waiting, or by one chunk of data. The
+// engine polls by priority and begins again at the top whenever something of
+// higher priority may have become ready, so a high-priority operation goes
+// first at the next chunk boundary.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_RUNTIME_ENGINE_ENGINE_H
+#define CONCORD_RUNTIME_ENGINE_ENGINE_H
+
+#include "context/Context.h"
+
+namespace concord::rt {
+
+/// Bytes moved between two looks at other operations, when there are any.
+constexpr uint64_t kSharedQuantum = 32 * 1024;
+/// The same for an operation that is alone.
+constexpr uint64_t kLoneQuantum = 512 * 1024;
+
+enum class Progress : uint8_t { Blocked, Advanced, Done };
+
+/// Collectives (Collective.cpp).
+Progress advanceCollective(Op &op, uint64_t quantum);
+/// Members that `op` still waits for, as a bit mask of group ranks.
+uint64_t missingMembers(const Op &op);
+/// Messages (P2p.cpp).
+Progress advanceMessage(Op &op);
+uint64_t missingPeer(const Op &op);
+
+/// Check a request and fill what can be computed before it starts. Returns 0 or
+/// INVALID_ARGUMENT; the communicator is unaffected.
+int32_t prepare(Op &op, Comm &comm);
+
+/// Run at once and to the end (stream NULL, no group open).
+int32_t runNow(Op &op);
+/// Hand over; op.stream may be null.
+void enqueue(Op &op);
+/// Make progress where possible; true if anything moved.
+bool progress(Context &context);
+/// Wait until `op` is Done; returns its status.
+int32_t waitFor(Op &op);
+/// Wait until a stream has completed `ticket` operations.
+int32_t waitStream(concord_stream &stream, uint64_t ticket);
+
+Op *takeOp(Context &context);
+void giveBack(Context &context, Op *op);
+
+/// Fail `op` and mark its communicator broken for all members.
+void breakComm(Op &op, int32_t status);
+
+/// "all_reduce #12 of 'tp' at site 3 (layer.0/MatMul)"
+std::string describe(const Op &op);
+
+/// Spinning, yielding, sleeping; and looking out for dead peers meanwhile.
+class Waiter {
+public:
+  explicit Waiter(Context &context) : context(context) {}
+  ~Waiter();
+  /// Pass some time. True when the op should be checked for failure.
+  bool pause(const Op *op);
+  /// 0, or why `op`, which is blocked, cannot complete; keeps the words.
+  int32_t failure(const Op &op);
+  void restart() { rounds = 0; }
+
+private:
+  void enterSlow(const Op *op);
+
+  Context &context;
+  uint32_t rounds = 0;
+  bool slow = false;
+  uint64_t seenEvents = ~uint64_t(0);
+  int64_t began = 0;
+  int64_t lastLook = 0;
+};
+
+} // namespace concord::rt
+
+#endif // CONCORD_RUNTIME_ENGINE_ENGINE_H

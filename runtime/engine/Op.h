@@ -1,0 +1,133 @@
+//===- Op.h - One operation in flight ---------------------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The state of a resumable collective or message. Everything it needs is in the
+// object or in its communicator, so that advancing it never allocates.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_RUNTIME_ENGINE_OP_H
+#define CONCORD_RUNTIME_ENGINE_OP_H
+
+#include "algorithms/Reduce.h"
+#include "concord/concord.h"
+#include "concord/plan.h"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace concord::rt {
+
+using plan::Kind;
+using plan::Reduction;
+
+/// What one member wants done. Sizes are in bytes.
+struct OpRequest {
+  Kind kind = Kind::Barrier;
+  Reduction reduction = Reduction::None;
+  DType dtype = DType::Invalid;
+  int32_t root = -1;  ///< root, or the peer of send and recv
+  uint64_t chunk = 0; ///< bytes of the logical array per member (plan.h: count)
+  concord_buffer in = {};
+  concord_buffer out = {};
+  /// For the uneven kinds, bytes per member; null otherwise. all_to_all: what
+  /// is sent and received; all_gather and reduce_scatter use `receive` only.
+  const uint64_t *send = nullptr;
+  const uint64_t *receive = nullptr;
+  const std::array<int32_t, 2> *pairs = nullptr;
+  uint32_t numPairs = 0;
+  uint32_t site = ~0u;
+  const char *location = "";
+};
+
+/// Where one member's operand lies in this process. Chunk c of row r begins at
+/// base + r * stride + c * pitch.
+struct View {
+  char *base = nullptr;
+  uint64_t outer = 1;
+  uint64_t inner = 0;
+  uint64_t stride = 0;
+  uint64_t pitch = 0;
+  uint64_t start = 0; ///< linear byte, within a chunk, where the segment begins
+  bool staged = false; ///< lies in staging memory
+};
+
+struct Op {
+  OpRequest request;
+  concord_comm *comm = nullptr;
+  ReduceFunction reduce = nullptr;
+  uint64_t sequence = 0;
+  uint64_t fingerprint = 0;
+
+  enum class State : uint8_t {
+    Idle,     ///< not in use
+    Queued,   ///< waits for its turn on its communicator or stream
+    Publish,  ///< about to fill the slot
+    Gather,   ///< waits for all slots
+    CopyIn,   ///< stages this member's input
+    Staged,   ///< waits for all to have staged
+    Work,     ///< moves data
+    Settle,   ///< waits for all to have worked
+    Message,  ///< point-to-point, see P2p.cpp
+    Children, ///< a group: waits for its members
+    Done,
+  };
+  State state = State::Idle;
+  bool inlined = false;   ///< payload travels in the slots
+  bool anyStaged = false; ///< some member's buffer is not in the heap
+  bool inPlace = false;   ///< all_to_all between equal buffers
+  int32_t status = 0;
+
+  uint64_t segment = 0;      ///< first byte, within a chunk, of this segment
+  uint64_t segmentBytes = 0; ///< its length
+  uint64_t position = 0;     ///< progress of Work
+  int peerIndex = 0;         ///< progress of Work over peers
+  int seen = 0;              ///< members found ready so far
+  uint64_t ticket = 0;       ///< point-to-point: number of the message
+  uint64_t part = 0;         ///< point-to-point: number of the part in flight
+  uint64_t partBytes = 0;
+  char *bounce = nullptr; ///< point-to-point: staging of a foreign source
+  uint64_t bounceBytes = 0;
+
+  Op *nextInComm = nullptr;
+  Op *nextInStream = nullptr;
+  concord_stream *stream = nullptr;
+  Op *parent = nullptr;
+  uint32_t pendingChildren = 0;
+  std::vector<Op *> children;
+  bool pooled = false;    ///< goes back to the context's pool when done
+  bool started = false;   ///< a group: its members may run
+  bool eventWait = false; ///< a stream's wait for an event
+  concord_stream *waitStream = nullptr; ///< that stream, null once it happened
+  uint64_t waitTicket = 0;
+
+  // Copies of a caller's arrays, for operations that outlive the call.
+  std::vector<uint64_t> counts;
+  std::vector<std::array<int32_t, 2>> pairCopy;
+
+  void reset() {
+    state = State::Idle;
+    inlined = anyStaged = inPlace = started = false;
+    status = 0;
+    segment = segmentBytes = position = 0;
+    peerIndex = seen = 0;
+    nextInComm = nextInStream = nullptr;
+    stream = nullptr;
+    parent = nullptr;
+    pendingChildren = 0;
+    children.clear();
+    eventWait = false;
+    waitStream = nullptr;
+  }
+};
+
+const char *kindName(Kind kind);
+
+} // namespace concord::rt
+
+#endif // CONCORD_RUNTIME_ENGINE_OP_H

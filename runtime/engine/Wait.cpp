@@ -1,0 +1,229 @@
+//===- Wait.cpp - Waiting without blocking for ever -----------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A waiting rank spins, then yields its core, then sleeps for short spans. When
+// ranks outnumber cores it yields almost at once: the rank that is waited for
+// may need this very core. All the while it looks at two words, one of its own
+// that the watchdog writes and one that all ranks share, and looks closer when
+// they change.
+//
+//===----------------------------------------------------------------------===//
+
+#include "diagnosis/Error.h"
+#include "diagnosis/Watchdog.h"
+#include "engine/Engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sched.h>
+#include <time.h>
+
+using namespace concord;
+using namespace concord::rt;
+
+static constexpr uint32_t kSpinsAlone = 4000;
+static constexpr uint32_t kSpinsShared = 24;
+static constexpr int64_t kYieldFor = 5'000'000; // ns, before sleeping
+static constexpr int64_t kLookEvery = 20'000'000;
+
+static inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+const char *concord::rt::kindName(Kind kind) {
+  switch (int(kind)) {
+#define X(name, number, text)                                                  \
+  case number:                                                                 \
+    return text;
+    CONCORD_KINDS(X)
+#undef X
+  default:
+    return "unknown operation";
+  }
+}
+
+std::string concord::rt::describe(const Op &op) {
+  std::string text = kindName(op.request.kind);
+  bool message = op.request.kind == Kind::Send || op.request.kind == Kind::Recv;
+  text += " #" + std::to_string(message ? op.ticket + 1 : op.sequence);
+  text += " of '" + (op.comm ? op.comm->name : std::string("?")) + "'";
+  if (op.request.site != ~0u) {
+    text += " at site " + std::to_string(op.request.site);
+    if (*op.request.location)
+      text += " (" + std::string(op.request.location) + ")";
+  }
+  return text;
+}
+
+Waiter::~Waiter() {
+  if (!slow)
+    return;
+  RankSlot &slot = context.segment->slot(context.rank);
+  uint32_t waiting = CONCORD_RANK_WAITING;
+  slot.state.compare_exchange_strong(waiting, CONCORD_RANK_RUNNING);
+}
+
+void Waiter::enterSlow(const Op *op) {
+  slow = true;
+  began = lastLook = nowNanoseconds();
+  RankSlot &slot = context.segment->slot(context.rank);
+  slot.site.store(op ? op->request.site : ~0u, std::memory_order_relaxed);
+  slot.kind.store(op ? int(op->request.kind) : 0, std::memory_order_relaxed);
+  slot.sequence.store(op ? op->sequence : 0, std::memory_order_relaxed);
+  char name[32] = {};
+  if (op && op->comm)
+    std::strncpy(name, op->comm->name.c_str(), sizeof name - 1);
+  for (int i = 0; i < 4; ++i) {
+    uint64_t word;
+    std::memcpy(&word, name + 8 * i, 8);
+    slot.domain[i].store(word, std::memory_order_relaxed);
+  }
+  uint32_t running = CONCORD_RANK_RUNNING;
+  slot.state.compare_exchange_strong(running, CONCORD_RANK_WAITING);
+}
+
+bool Waiter::pause(const Op *op) {
+  ++rounds;
+  uint32_t spins = context.oversubscribed ? kSpinsShared : kSpinsAlone;
+  if (rounds <= spins) {
+    relax();
+    return false;
+  }
+  if (!slow || rounds == spins + 1) {
+    if (!slow)
+      enterSlow(op);
+    else
+      began = lastLook = nowNanoseconds();
+  }
+  bool look = false;
+  uint64_t events =
+      context.segment->header().events.load(std::memory_order_acquire);
+  if (events != seenEvents) {
+    seenEvents = events;
+    look = true;
+  }
+  if ((rounds & 15) == 0) {
+    int64_t now = nowNanoseconds();
+    if (now - lastLook > kLookEvery) {
+      lastLook = now;
+      look = true;
+    }
+    if (now - began > kYieldFor) {
+      // Longer sleeps the longer it has lasted, up to 200 us.
+      int64_t sleep = std::min<int64_t>((now - began) / 200, 200'000);
+      timespec span{0, sleep};
+      ::nanosleep(&span, nullptr);
+      rounds |= 15; // look at the clock next time
+      return look;
+    }
+  }
+  ::sched_yield();
+  return look;
+}
+
+static const char *stateText(uint32_t state) {
+  switch (state) {
+  case CONCORD_RANK_MISSING:
+    return "has not joined";
+  case CONCORD_RANK_RUNNING:
+    return "is running, not waiting";
+  case CONCORD_RANK_WAITING:
+    return "waits";
+  case CONCORD_RANK_FINALIZED:
+    return "has finalized";
+  case CONCORD_RANK_ABORTED:
+    return "has aborted";
+  default:
+    return "is dead";
+  }
+}
+
+int32_t Waiter::failure(const Op &waitedFor) {
+  // What holds the op up may be an earlier one of its communicator.
+  const Op *op = &waitedFor;
+  bool message =
+      op->request.kind == Kind::Send || op->request.kind == Kind::Recv;
+  if (!op->comm)
+    return CONCORD_OK;
+  if (!message && op->comm->head)
+    op = op->comm->head;
+  const Comm &comm = *op->comm;
+  const JobHeader &header = context.segment->header();
+  if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
+    char reason[sizeof header.abortReason];
+    std::memcpy(reason, header.abortReason, sizeof reason);
+    reason[sizeof reason - 1] = 0;
+    return fail(CONCORD_ERROR_ABORTED, "%s: rank %llu aborted the job: %s",
+                describe(*op).c_str(), (unsigned long long)who - 1, reason);
+  }
+  if (comm.block.header->revoked.load(std::memory_order_acquire))
+    return fail(CONCORD_ERROR_REVOKED, "%s: the communicator was revoked",
+                describe(*op).c_str());
+
+  uint64_t missing = message ? missingPeer(*op) : missingMembers(*op);
+  uint64_t dead = context.dead.load(std::memory_order_acquire);
+  for (int i = 0; i < comm.size; ++i) {
+    if (!(missing >> i & 1))
+      continue;
+    int rank = comm.ranks[i];
+    RankSlot &slot = context.segment->slot(rank);
+    uint32_t state = slot.state.load(std::memory_order_acquire);
+    if (dead >> rank & 1 || state == CONCORD_RANK_DEAD) {
+      std::string cause;
+      uint64_t first = header.firstDead.load(std::memory_order_acquire);
+      if (first && first - 1 != uint64_t(rank) && first <= uint64_t(kMaxRanks))
+        cause = "; the first to die was rank " + std::to_string(first - 1);
+      return fail(CONCORD_ERROR_PEER_DIED,
+                  "%s: rank %d (pid %lld) died while rank %d waited for it%s",
+                  describe(*op).c_str(), rank, (long long)slot.pid.load(),
+                  context.rank, cause.c_str());
+    }
+    if (state == CONCORD_RANK_FINALIZED)
+      return fail(CONCORD_ERROR_PEER_LEFT,
+                  "%s: rank %d has finalized while rank %d waits for it",
+                  describe(*op).c_str(), rank, context.rank);
+  }
+  if (uint64_t broken =
+          comm.block.header->broken.load(std::memory_order_acquire)) {
+    uint64_t member = (broken >> 32) - 1;
+    int rank = member < comm.ranks.size() ? comm.ranks[member] : -1;
+    int32_t first = int32_t(broken & 0xffff);
+    // The same words everywhere, so that every log names the cause.
+    return fail(first == CONCORD_ERROR_MISMATCH ? CONCORD_ERROR_MISMATCH
+                                                : CONCORD_ERROR_BROKEN,
+                "%s: broken by rank %d: %s", describe(*op).c_str(), rank,
+                statusText(first, 0));
+  }
+  if (slow && context.timeoutSeconds > 0 &&
+      double(nowNanoseconds() - began) > context.timeoutSeconds * 1e9) {
+    std::string who;
+    for (int i = 0; i < comm.size; ++i) {
+      if (!(missing >> i & 1))
+        continue;
+      RankSlot &slot = context.segment->slot(comm.ranks[i]);
+      uint32_t state = slot.state.load();
+      who += who.empty() ? "rank " : ", rank ";
+      who += std::to_string(comm.ranks[i]) + " ";
+      if (stoppedProcess(slot))
+        who += "is stopped (state T)";
+      else
+        who += stateText(state);
+      if (state == CONCORD_RANK_WAITING)
+        who += std::string(" in ") + kindName(Kind(slot.kind.load())) + " #" +
+               std::to_string(slot.sequence.load());
+    }
+    return fail(CONCORD_ERROR_TIMEOUT,
+                "%s: rank %d waited %.1f s (CONCORD_TIMEOUT) for %s",
+                describe(*op).c_str(), context.rank, context.timeoutSeconds,
+                who.c_str());
+  }
+  return CONCORD_OK;
+}

@@ -1,0 +1,89 @@
+//===- Program.h - A loaded artefact ----------------------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The object behind concord_program: code, plan, weights, kernels, buffers, and
+// one ready-made operation per site.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_RUNTIME_PROGRAM_PROGRAM_H
+#define CONCORD_RUNTIME_PROGRAM_PROGRAM_H
+
+#include "context/Context.h"
+#include "program/Weights.h"
+
+#include <deque>
+
+namespace concord::rt {
+
+/// An input or output as the metadata describes it.
+struct EntryInfo {
+  std::string name;
+  DType dtype = DType::Invalid;
+  std::vector<int64_t> globalShape, localShape;
+  std::string sharding;
+  int64_t arenaOffset = -1;
+  uint64_t bytes = 0; ///< of the local tensor
+};
+
+/// One site of the plan, ready to be issued.
+struct Site {
+  const plan::Issue *issue = nullptr;
+  Comm *comm = nullptr; ///< null for a group
+  Op op;
+  bool takesPart = true;
+  std::vector<uint64_t> sendBytes, receiveBytes;
+};
+
+} // namespace concord::rt
+
+struct concord_program {
+  concord_context *context = nullptr;
+  std::string path;
+  void *library = nullptr;
+  const concord_program_desc *desc = nullptr;
+  std::string name, digest, metaText, planJson;
+  concord::plan::Plan plan;
+  const concord::plan::Program *planned = nullptr; ///< what this rank runs
+  uint64_t arenaBytes = 0;
+  char *arena = nullptr;
+  concord::rt::Weights weights;
+  std::vector<const void *> parameters;
+  std::vector<concord_kernel *> kernels;
+  std::vector<concord::rt::EntryInfo> inputs, outputs;
+  std::vector<void *> inputData, outputData; ///< bound now
+  std::vector<void *> ownInputs, ownOutputs; ///< made by the program
+  std::vector<void *> lastOutputs;           ///< written by the last step
+  std::vector<std::pair<uint32_t, uint32_t>> state; ///< input, output
+  std::vector<void *> heapBlocks;
+  std::deque<concord::rt::Site> sites; ///< never moves
+  std::vector<concord_comm *> comms;
+  std::vector<std::pair<uint32_t, concord::rt::Op *>> events;
+  concord_step_args args{};
+  void (*trace)(void *, uint32_t, int32_t, int64_t) = nullptr;
+  void *traceUser = nullptr;
+};
+
+namespace concord::rt {
+
+/// Load; collective over the world. Throws Error.
+concord_program *loadProgram(Context &context, const char *path,
+                             const concord_program_options &options);
+/// Release everything of a program.
+void dropProgram(concord_program *program);
+
+/// Generated code's calls, on the program being run (Issue.cpp).
+int32_t issueSite(Context &context, uint32_t site,
+                  const concord_buffer *buffers, uint32_t numBuffers);
+int32_t waitSite(Context &context, uint32_t site);
+
+/// Make sites and communicators from the plan (Issue.cpp).
+void prepareSites(concord_program &program);
+
+} // namespace concord::rt
+
+#endif // CONCORD_RUNTIME_PROGRAM_PROGRAM_H

@@ -1,0 +1,96 @@
+//===- CommBlock.h - Flags of one communicator in shared memory -*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// What the members of a communicator share. Every line has one writer, and
+// nothing is ever read-modify-written on the fast path.
+//
+// Slots. Operation number s of a communicator uses slot s mod 2 of every
+// member. A member fills its slot (a small payload itself, or a description of
+// where its buffers lie) and then stores s to `sequence`. Two slots are enough
+// without a closing barrier: a member that writes slot s has seen, or makes
+// sure, that all others have published s-1, so they have finished s-2, which
+// used the same slot.
+//
+// Ticks. An operation that reads or writes peers' memory is divided into
+// phases; a member that has finished phase n stores n to its `tick` and goes on
+// when all ticks have reached n. All members count the same phases.
+//
+// Mailboxes, one per ordered pair of members, carry point-to-point messages:
+// `posted` is written by the sender, `taken` by the receiver.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_RUNTIME_TRANSPORT_SHM_COMMBLOCK_H
+#define CONCORD_RUNTIME_TRANSPORT_SHM_COMMBLOCK_H
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace concord::rt {
+
+constexpr int kMaxRanks = 64;
+constexpr size_t kSlotPayload = 8192 - 16;
+constexpr size_t kMailboxPayload = 1024;
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free,
+              "flags in shared memory must not need locks");
+
+/// Adjacent lines are fetched in pairs, so writers are kept 128 bytes apart.
+struct alignas(128) Slot {
+  std::atomic<uint64_t> sequence;
+  uint64_t fingerprint;
+  unsigned char payload[kSlotPayload];
+};
+
+struct alignas(128) Member {
+  std::atomic<uint64_t> tick;
+  Slot slots[2];
+};
+
+struct alignas(128) Mailbox {
+  std::atomic<uint64_t> posted;
+  uint64_t fingerprint; ///< of the whole message
+  uint64_t offset;      ///< of this part in the segment, or ~0: in payload
+  uint64_t bytes;       ///< of this part
+  uint64_t outer, inner, stride; ///< its layout when it lies in the segment
+  unsigned char payload[kMailboxPayload];
+  alignas(128) std::atomic<uint64_t> taken;
+};
+
+struct alignas(128) CommHeader {
+  /// 0, or what went wrong first: status | (member + 1) << 32.
+  std::atomic<uint64_t> broken;
+  std::atomic<uint64_t> revoked;
+};
+
+/// A view of the block of a communicator of `size` members.
+struct CommBlock {
+  CommHeader *header = nullptr;
+  Member *members = nullptr;
+  Mailbox *mailboxes = nullptr;
+  int size = 0;
+
+  CommBlock() = default;
+  CommBlock(char *base, int size)
+      : header(reinterpret_cast<CommHeader *>(base)),
+        members(reinterpret_cast<Member *>(base + sizeof(CommHeader))),
+        mailboxes(reinterpret_cast<Mailbox *>(members + size)), size(size) {}
+
+  static uint64_t bytes(int size) {
+    uint64_t n = sizeof(CommHeader) + uint64_t(size) * sizeof(Member) +
+                 uint64_t(size) * size * sizeof(Mailbox);
+    return (n + 4095) / 4096 * 4096;
+  }
+  Mailbox &mailbox(int from, int to) const {
+    return mailboxes[from * size + to];
+  }
+};
+
+} // namespace concord::rt
+
+#endif // CONCORD_RUNTIME_TRANSPORT_SHM_COMMBLOCK_H
