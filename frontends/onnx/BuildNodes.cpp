@@ -25,7 +25,7 @@ namespace {
 
 // Nested functions can double at every level; this many nodes is far above any
 // real model and soon reached by a hostile one.
-constexpr int64_t kMaxNodes = 1 << 20;
+constexpr int64_t kMaxNodes = 1 << 18;
 constexpr int kMaxScopes = 64;
 
 std::string qualified(const std::string &domain, const std::string &op) {
@@ -169,12 +169,13 @@ std::string Builder::uniqueNodeName(const wire::Node &proto, int index,
   return name;
 }
 
-/// The model inputs that a value is computed from, for messages.
-std::string Builder::originOf(const Graph &graph, ValueId id) const {
+/// Report that `id` has to be known, with the model inputs it is computed from.
+void Builder::needConstant(const Node &node, const Graph &graph, ValueId id,
+                           const std::string &why) const {
   std::unordered_map<ValueId, const Node *> producers;
-  for (const Node &node : graph.nodes)
-    for (ValueId output : node.outputs)
-      producers[output] = &node;
+  for (const Node &producer : graph.nodes)
+    for (ValueId output : producer.outputs)
+      producers[output] = &producer;
   std::vector<ValueId> work = {id};
   std::unordered_set<ValueId> seen = {id};
   std::vector<std::string> origins;
@@ -193,15 +194,19 @@ std::string Builder::originOf(const Graph &graph, ValueId id) const {
   }
   std::sort(origins.begin(), origins.end());
   const std::string &name = graph.values[id].name;
-  if (origins.empty())
-    return "'" + name + "' could not be computed at compile time";
-  if (origins.size() == 1 && origins[0] == name)
-    return "bind the input to data with --const " + name + "=FILE";
-  std::string list;
-  for (size_t i = 0; i < origins.size() && i < 4; ++i)
-    list += (i ? ", " : "") + origins[i];
-  return "'" + name + "' is computed from input " + list +
-         "; bind that to data with --const " + origins[0] + "=FILE";
+  std::string message = nodePrefix(node) + why + "; ";
+  if (origins.empty()) {
+    message += "'" + name + "' could not be computed at compile time";
+  } else if (origins.size() == 1 && origins[0] == name) {
+    message += "bind the input to data with --const " + name + "=FILE";
+  } else {
+    std::string list;
+    for (size_t i = 0; i < origins.size() && i < 4; ++i)
+      list += (i ? ", " : "") + origins[i];
+    message += "'" + name + "' is computed from input " + list +
+               "; bind that to data with --const " + origins[0] + "=FILE";
+  }
+  throw NeedsConstantInput(message, std::move(origins));
 }
 
 // --- order ------------------------------------------------------------------
@@ -565,8 +570,7 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
       checkTensorSize(nodeView.outputs[i], "result " + std::to_string(i));
     }
   } catch (const NeedsConstant &need) {
-    throw Error(nodePrefix(node) + need.what() + "; " +
-                originOf(*scope.graph, node.inputs[need.operand]));
+    needConstant(node, *scope.graph, node.inputs[need.operand], need.what());
   } catch (const Error &error) {
     throw Error(nodePrefix(node) + error.what());
   }
@@ -776,10 +780,10 @@ void Builder::buildIf(const wire::Node &proto, Node &node, Scope &scope) {
     const TensorType &a = graphs[0]->values[graphs[0]->outputs[i]].type;
     const TensorType &b = graphs[1]->values[graphs[1]->outputs[i]].type;
     if (!(a == b))
-      bad("result " + std::to_string(i) + " is " + text(a) +
-          " in one branch and " + text(b) +
-          " in the other; bind the condition to data so that one is chosen: " +
-          originOf(*scope.graph, node.inputs[0]));
+      needConstant(node, *scope.graph, node.inputs[0],
+                   "result " + std::to_string(i) + " is " + text(a) +
+                       " in one branch and " + text(b) +
+                       " in the other, so the condition must be known");
     node.outputs[i] = addValue(*scope.graph, scope.prefix + proto.output(i), a);
     define(scope, proto.output(i), node.outputs[i], by);
   }

@@ -79,7 +79,8 @@ private:
               const std::string &by);
   NodeView view(const Node &node, const Graph &graph) const;
   std::string nodePrefix(const Node &node) const;
-  std::string originOf(const Graph &graph, ValueId id) const;
+  [[noreturn]] void needConstant(const Node &node, const Graph &graph,
+                                 ValueId id, const std::string &why) const;
   std::string uniqueNodeName(const wire::Node &proto, int index,
                              const Scope &scope);
   [[noreturn]] void fail(const std::string &message) const;

@@ -54,6 +54,22 @@ double decodeSmallFloat(uint32_t bits, int exponentBits, int mantissaBits,
 
 } // namespace
 
+std::string Error::printable(const std::string &message) {
+  static const char digits[] = "0123456789abcdef";
+  std::string result;
+  for (char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      result += c;
+      continue;
+    }
+    result += "\\x";
+    result += digits[byte >> 4];
+    result += digits[byte & 15];
+  }
+  return result;
+}
+
 int64_t Tensor::intAt(size_t i) const {
   switch (type.dtype) {
   case DType::I8:

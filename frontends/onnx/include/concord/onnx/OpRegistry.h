@@ -64,8 +64,8 @@ struct OpDef {
 /// and graphs have no description (returns an empty string).
 std::string describe(const NodeView &view);
 
-/// The attributes of a node for one rank's part of its operands: counts of heads
-/// and groups shrink with the dimension they count. `localInputs` are the
+/// The attributes of a node for one rank's part of its operands: counts of
+/// heads and groups shrink with the dimension they count. `localInputs` are the
 /// operands' types on that rank. Shapes given as operands (a Reshape's target)
 /// need no adapting: kernels take them from their result's type.
 std::map<std::string, Attribute>

@@ -16,9 +16,26 @@ namespace concord::onnx {
 
 /// Every failure of the reader. `what()` is complete and ready to print:
 /// `FILE: node 'NAME' (OP, opset N): what is wrong; what to do`.
+/// Names come from the file and may hold any bytes; control characters are
+/// shown as \xNN.
 class Error : public std::runtime_error {
 public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string &message)
+      : std::runtime_error(printable(message)) {}
+
+private:
+  static std::string printable(const std::string &message);
+};
+
+/// A shape depends on data that is not known at compile time. `inputs` are the
+/// model inputs that decide it: bound to data (ReadOptions::constantInputs),
+/// the model can be read.
+class NeedsConstantInput : public Error {
+public:
+  NeedsConstantInput(const std::string &message,
+                     std::vector<std::string> inputs)
+      : Error(message), inputs(std::move(inputs)) {}
+  std::vector<std::string> inputs;
 };
 
 struct ReadOptions {
