@@ -57,7 +57,8 @@ Window::Window(const NodeInfo &node, const TensorInfo &x, const TensorInfo &y,
     } else if (mode == "NOTSET" && !pads.empty()) {
       padBegin[d] = pads[d];
       padEnd[d] = pads[d + rank];
-      require(std::abs(padBegin[d]) < kMost && std::abs(padEnd[d]) < kMost,
+      require(padBegin[d] > -kMost && padBegin[d] < kMost &&
+                  padEnd[d] > -kMost && padEnd[d] < kMost,
               "a pad is out of range");
     } else {
       require(mode == "NOTSET" || mode == "VALID", "unknown auto_pad");
@@ -139,8 +140,11 @@ Body buildConvTranspose(Plan &plan) {
     std::vector<int64_t> extra = node.intsAttr("output_padding");
     for (int d = 0; d < w.rank; ++d) {
       // w.out is this operator's input.
+      require(extra.empty() || (int(extra.size()) == w.rank && extra[d] >= 0 &&
+                                extra[d] < (int64_t(1) << 31)),
+              "output_padding is out of range");
       int64_t total = w.stride[d] * (w.out[d] - 1) +
-                      (int(extra.size()) == w.rank ? extra[d] : 0) +
+                      (extra.empty() ? 0 : extra[d]) +
                       (w.kernel[d] - 1) * w.dilation[d] + 1 - w.in[d];
       total = std::max<int64_t>(total, 0);
       w.padBegin[d] = mode == "SAME_UPPER" ? total / 2 : total - total / 2;
@@ -282,8 +286,12 @@ Body buildCol2Im(Plan &plan) {
   strides.resize(rank, 1);
   dilations.resize(rank, 1);
   pads.resize(2 * rank, 0);
+  constexpr int64_t kFar = int64_t(1) << 31;
   for (int d = 0; d < rank; ++d)
-    require(strides[d] > 0 && dilations[d] > 0, "a stride is not positive");
+    require(strides[d] > 0 && strides[d] < kFar && dilations[d] > 0 &&
+                dilations[d] < kFar && pads[d] > -kFar && pads[d] < kFar &&
+                pads[d + rank] > -kFar && pads[d + rank] < kFar,
+            "a window parameter is out of range");
   int64_t plane = product(y.dims, 2, y.rank());
   std::vector<int64_t> image(y.dims.begin() + 2, y.dims.end());
   int64_t rows = x.dims[1];
@@ -296,7 +304,8 @@ Body buildCol2Im(Plan &plan) {
                                                              count = 1;
       for (int d = 0; d < rank; ++d) {
         block[d] = r(blockIn)[d];
-        require(block[d] > 0 && block[d] <= rows, "a block size is wrong");
+        require(block[d] > 0 && block[d] <= rows && block[d] < kFar,
+                "a block size is wrong");
         blocks[d] = (image[d] + pads[d] + pads[d + rank] -
                      dilations[d] * (block[d] - 1) - 1) /
                         strides[d] +

@@ -19,6 +19,7 @@
 #include "Node.h"
 
 #include <concepts>
+#include <limits>
 #include <type_traits>
 
 namespace concord::kernels::onnx {
@@ -56,6 +57,32 @@ template <class T> void loadAs(DType from, const void *src, int64_t n, T *dst);
 template <class T>
 void storeAs(const T *src, int64_t n, DType to, void *dst,
              bool saturate = true);
+
+/// `value` as T; an integer T saturates and turns NaN into 0.
+template <class T> T saturateTo(double value) {
+  if constexpr (std::is_integral_v<T>) {
+    if (value != value)
+      return 0;
+    // Both limits are powers of two (or one less), which the comparison with
+    // their double rounds up: hence the strict side.
+    if (value >= static_cast<double>(std::numeric_limits<T>::max()))
+      return std::numeric_limits<T>::max();
+    if (value <= static_cast<double>(std::numeric_limits<T>::min()))
+      return std::numeric_limits<T>::min();
+  }
+  return static_cast<T>(value);
+}
+
+/// A position as an index: clamped to +-2^40, NaN is 0. For positions that are
+/// clamped or checked again afterwards.
+inline int64_t indexFrom(double position) {
+  constexpr double kLimit = 1099511627776.0;
+  if (position != position)
+    return 0;
+  return static_cast<int64_t>(position < -kLimit  ? -kLimit
+                              : position > kLimit ? kLimit
+                                                  : position);
+}
 
 /// One element at index `i`.
 template <class T> T loadOne(DType from, const void *src, int64_t i) {

@@ -100,15 +100,17 @@ ChunkFn pick(const ChunkFns &fns, Compute compute) {
 
 Body onnx::elementwiseBody(Plan &plan, const ChunkFns &fns, Compute compute,
                            const std::vector<int> &operands,
-                           const Params &params) {
+                           const Params &params,
+                           std::vector<std::vector<int64_t>> shapes) {
   const NodeInfo &node = plan.node;
   const TensorInfo &result = node.output(0);
   ChunkFn fn = pick(fns, compute);
   Compute resultCompute = fns.boolResult ? Compute::Bool : compute;
-  std::vector<std::vector<int64_t>> shapes;
   std::vector<DType> dtypes;
+  bool ownShapes = shapes.empty();
   for (int k : operands) {
-    shapes.push_back(node.input(k).dims);
+    if (ownShapes)
+      shapes.push_back(node.input(k).dims);
     dtypes.push_back(node.input(k).dtype);
   }
   Broadcast nest(result.dims, shapes);
@@ -328,6 +330,16 @@ template <const auto &functor> Body buildLogic(Plan &plan) {
   return elementwiseBody(plan, logic(functor), 2);
 }
 
+/// PRelu; before opset 7 a slope of rank 1 was one value per channel.
+Body buildPRelu(Plan &plan) {
+  const TensorInfo &x = plan.node.input(0), &slope = plan.node.input(1);
+  std::vector<int64_t> slopeDims = slope.dims;
+  if (plan.node.opset < 7 && slope.rank() == 1 && x.rank() > 2)
+    slopeDims.resize(size_t(x.rank()) - 1, 1);
+  return elementwiseBody(plan, binaryNumeric(preluFn), computeOf(x.dtype),
+                         {0, 1}, {}, {x.dims, slopeDims});
+}
+
 Body buildMod(Plan &plan) {
   return elementwiseBody(plan, binaryNumeric(modFn), 2,
                          {double(plan.node.intAttr("fmod", 0))});
@@ -420,8 +432,8 @@ Body buildClip(Plan &plan) {
       const T *src = r(x);
       T *dst = r(y);
       bool hasLow = bool(low) || hasMinAttr, hasHigh = bool(high) || hasMaxAttr;
-      T least = low ? *r(low) : static_cast<T>(minAttr);
-      T most = high ? *r(high) : static_cast<T>(maxAttr);
+      T least = low ? *r(low) : saturateTo<T>(minAttr);
+      T most = high ? *r(high) : saturateTo<T>(maxAttr);
       for (int64_t i = 0; i < count; ++i) {
         T value = src[i];
         if (hasLow && value < least)
@@ -469,7 +481,7 @@ void onnx::addElementwise(OpTable &ops) {
   ops["sub"] = buildBinary<subFn, false>;
   ops["mul"] = buildBinary<mulFn, false>;
   ops["div"] = buildBinary<divFn, false>;
-  ops["prelu"] = buildBinary<preluFn, false>;
+  ops["prelu"] = buildPRelu;
   ops["equal"] = buildBinary<equalFn, true>;
   ops["less"] = buildBinary<lessFn, true>;
   ops["lessorequal"] = buildBinary<lessEqualFn, true>;

@@ -91,9 +91,10 @@ template <class F> ChunkFns compareNumeric(F) {
 }
 
 /// Builds the body for inputs `operands` (numbers of inputs), computing in
-/// `compute` into output 0.
+/// `compute` into output 0. `shapes` replaces the operands' own shapes.
 Body elementwiseBody(Plan &plan, const ChunkFns &fns, Compute compute,
-                     const std::vector<int> &operands, const Params &params);
+                     const std::vector<int> &operands, const Params &params,
+                     std::vector<std::vector<int64_t>> shapes = {});
 
 /// Same, in the type of computation of input 0.
 Body elementwiseBody(Plan &plan, const ChunkFns &fns, size_t numOperands,

@@ -165,7 +165,7 @@ Body buildGridSample(Plan &plan) {
               if (w != 0)
                 sum += w * double(src[from]);
             });
-            r(out)[(b * channels + c) * points + p] = static_cast<T>(sum);
+            r(out)[(b * channels + c) * points + p] = saturateTo<T>(sum);
           }
         }
     };

@@ -89,6 +89,7 @@ Body buildMatMul(Plan &plan) {
     yd.push_back(1);
   }
   if (a.rank() == 1) {
+    require(!yd.empty(), "the result has another rank");
     ad.insert(ad.begin(), 1);
     yd.insert(yd.end() - 1, 1);
   }

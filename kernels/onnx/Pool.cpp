@@ -23,21 +23,28 @@ using namespace concord::kernels::onnx;
 namespace {
 
 /// Calls f(position in the plane) for every tap of the window at `o` that lies
-/// inside, and counts the taps that lie in the padded input as well.
+/// inside; returns how many taps lie in the padded input.
 template <class F> int64_t visitWindow(const Window &w, const int64_t *o, F f) {
-  int64_t padded = 0;
-  forEachIndex(w.kernel.data(), w.rank, [&](const int64_t *tap) {
+  int64_t padded = 1, count[kMaxTensorRank], first[kMaxTensorRank];
+  for (int d = 0; d < w.rank; ++d) {
+    int64_t start = o[d] * w.stride[d] - w.padBegin[d];
+    // The first tap at or behind `limit`.
+    auto tapAt = [&](int64_t limit) {
+      int64_t distance = limit - start;
+      int64_t tap =
+          distance <= 0 ? 0 : (distance + w.dilation[d] - 1) / w.dilation[d];
+      return std::min(tap, w.kernel[d]);
+    };
+    int64_t lo = tapAt(0), hi = tapAt(w.in[d]);
+    count[d] = hi - lo;
+    first[d] = start + lo * w.dilation[d];
+    padded *= tapAt(w.in[d] + w.padEnd[d]);
+  }
+  forEachIndex(count, w.rank, [&](const int64_t *tap) {
     int64_t at = 0;
-    bool inside = true, inPads = true;
-    for (int d = 0; d < w.rank; ++d) {
-      int64_t i = o[d] * w.stride[d] + tap[d] * w.dilation[d] - w.padBegin[d];
-      inside &= i >= 0 && i < w.in[d];
-      inPads &= i < w.in[d] + w.padEnd[d];
-      at = at * w.in[d] + i;
-    }
-    padded += inPads;
-    if (inside)
-      f(at);
+    for (int d = 0; d < w.rank; ++d)
+      at = at * w.in[d] + first[d] + tap[d] * w.dilation[d];
+    f(at);
   });
   return padded;
 }

@@ -88,6 +88,7 @@ Limits limitsOf(DType dtype) {
 }
 
 int64_t quantize(double value, double zero, Limits limits) {
+  zero = std::clamp(zero, -4294967296.0, 4294967296.0);
   value = std::nearbyint(value) + zero;
   if (!(value >= limits.low))
     value = limits.low;
@@ -197,6 +198,10 @@ struct Spread {
   In<double> values;
   int64_t count = 0, lines = 1;
 
+  /// A zero point.
+  int64_t zeroAt(const Run &r, int64_t batch, int64_t line) const {
+    return indexFrom(at(r, batch, line));
+  }
   double at(const Run &r, int64_t batch, int64_t line) const {
     if (!values)
       return 0;
@@ -227,12 +232,15 @@ Body buildIntegerMatMul(Plan &plan) {
   const TensorInfo &a = node.input(0), &b = node.input(bIndex),
                    &y = node.output(0);
   std::vector<int64_t> ad = a.dims, bd = b.dims, yd = y.dims;
+  require(a.elementSize() == 1 && b.elementSize() == 1,
+          "the operands must have 8 bits");
   require(!ad.empty() && !bd.empty(), "scalars cannot be multiplied");
   if (bd.size() == 1) {
     bd.push_back(1);
     yd.push_back(1);
   }
   if (ad.size() == 1) {
+    require(!yd.empty(), "the result has another rank");
     ad.insert(ad.begin(), 1);
     yd.insert(yd.end() - 1, 1);
   }
@@ -274,10 +282,10 @@ Body buildIntegerMatMul(Plan &plan) {
                k * n, w);
         for (int64_t row = 0; row < m; ++row)
           for (int64_t p = 0; p < k; ++p)
-            x[row * k + p] -= int64_t(aZero.at(r, ab, row));
+            x[row * k + p] -= aZero.zeroAt(r, ab, row);
         for (int64_t p = 0; p < k; ++p)
           for (int64_t col = 0; col < n; ++col)
-            w[p * n + col] -= int64_t(bZero.at(r, bb, col));
+            w[p * n + col] -= bZero.zeroAt(r, bb, col);
         matmul<int64_t>(m, n, k, {x, k, 1}, {w, n, 1}, {c, n, 1});
         if (linear)
           for (int64_t row = 0; row < m; ++row)
@@ -303,6 +311,8 @@ Body buildIntegerConv(Plan &plan) {
                    &y = node.output(0);
   require(x.rank() >= 3 && weights.rank() == x.rank() && y.rank() == x.rank(),
           "operands must be [N, C, spatial...]");
+  require(x.elementSize() == 1 && weights.elementSize() == 1,
+          "the operands must have 8 bits");
   int64_t batch = x.dims[0], channels = x.dims[1], filters = weights.dims[0],
           groups = node.intAttr("group", 1);
   require(groups > 0 && channels % groups == 0 && filters % groups == 0 &&
@@ -337,9 +347,9 @@ Body buildIntegerConv(Plan &plan) {
     loadAs(xType, r.in(0), xCount, xs);
     loadAs(wType, r.in(wIndex), wCount, ws);
     for (int64_t i = 0; i < xCount; ++i)
-      xs[i] -= int64_t(xZero.at(r, 0, 0));
+      xs[i] -= xZero.zeroAt(r, 0, 0);
     for (int64_t i = 0; i < wCount; ++i)
-      ws[i] -= int64_t(wZero.at(r, 0, i / perFilter));
+      ws[i] -= wZero.zeroAt(r, 0, i / perFilter);
     convolve(w, batch, channels, filters, groups, xs, ws, r(plane),
              [&](int64_t n, int64_t m, int64_t *acc) {
                if (linear) {
@@ -347,8 +357,8 @@ Body buildIntegerConv(Plan &plan) {
                      xScale.at(r, 0, 0) * wScale.at(r, 0, m) / *r(yScale);
                  int64_t b = bias ? r(bias)[m] : 0;
                  for (int64_t i = 0; i < w.outSize; ++i)
-                   acc[i] =
-                       quantize(double(acc[i] + b) * scale, *r(yZero), limits);
+                   acc[i] = quantize((double(acc[i]) + double(b)) * scale,
+                                     *r(yZero), limits);
                }
                storeAs(acc, w.outSize, yType,
                        r.out(0) + (n * filters + m) * w.outSize *

@@ -205,11 +205,11 @@ Body buildReduceAs(Plan &plan, Op op) {
         else
           pass([&](T *v, int64_t n, int64_t at) {
             for (int64_t i = 0; i < n; ++i)
-              acc[at + i * step] += static_cast<T>(
+              acc[at + i * step] += saturateTo<T>(
                   std::exp(double(v[i]) - double(max[at + i * step])));
           });
         for (int64_t i = 0; i < outCount; ++i)
-          acc[i] = static_cast<T>(double(max[i]) + std::log(double(acc[i])));
+          acc[i] = saturateTo<T>(double(max[i]) + std::log(double(acc[i])));
       } else {
         pass([&](T *v, int64_t n, int64_t at) {
           accumulate(op, v, n, acc + at, step);
@@ -222,9 +222,9 @@ Body buildReduceAs(Plan &plan, Op op) {
           else
             acc[i] /= T(perResult);
         } else if (op == Op::L2) {
-          acc[i] = static_cast<T>(std::sqrt(double(acc[i])));
+          acc[i] = saturateTo<T>(std::sqrt(double(acc[i])));
         } else if (op == Op::LogSum) {
-          acc[i] = static_cast<T>(std::log(double(acc[i])));
+          acc[i] = saturateTo<T>(std::log(double(acc[i])));
         }
       }
       // An empty integer maximum is the lowest value of the dtype itself.

@@ -130,23 +130,21 @@ void readScales(const int64_t *which, int64_t count, const float *scales,
   }
 }
 
-/// Most taps of any position along an axis.
-int64_t maxTaps(const Settings &s, double scale) {
+/// Distance of the farthest tap from the position.
+double radiusOf(const Settings &s, double scale) {
   double radius = s.mode == Mode::Cubic ? 2 : 1;
-  if (s.antialias && scale < 1)
-    radius /= scale;
-  return 2 * int64_t(std::ceil(radius)) + 2;
+  return s.antialias && scale < 1 ? radius / scale : radius;
 }
 
 /// dst[o][i][n] = sum over taps of weight * src[o][tap][n] along one axis.
 void resizeAxis(const Settings &s, const Axis &axis, int64_t outer,
                 int64_t inner, const double *src, double *dst) {
   double shrink = s.antialias && axis.scale < 1 ? axis.scale : 1;
-  double radius = (s.mode == Mode::Cubic ? 2 : 1) / shrink;
+  double radius = radiusOf(s, axis.scale);
   for (int64_t i = 0; i < axis.out; ++i) {
     double x = axis.source(s, i);
-    int64_t first = int64_t(std::ceil(x - radius)),
-            last = int64_t(std::floor(x + radius));
+    int64_t first = indexFrom(std::ceil(x - radius)),
+            last = indexFrom(std::floor(x + radius));
     auto weightOf = [&](int64_t tap) {
       if (s.excludeOutside && (tap < 0 || tap >= axis.in))
         return 0.0;
@@ -180,13 +178,13 @@ void resizeAxis(const Settings &s, const Axis &axis, int64_t outer,
 int64_t nearestIndex(Nearest mode, double x) {
   switch (mode) {
   case Nearest::PreferFloor:
-    return int64_t(std::ceil(x - 0.5));
+    return indexFrom(std::ceil(x - 0.5));
   case Nearest::PreferCeil:
-    return int64_t(std::floor(x + 0.5));
+    return indexFrom(std::floor(x + 0.5));
   case Nearest::Floor:
-    return int64_t(std::floor(x));
+    return indexFrom(std::floor(x));
   case Nearest::Ceil:
-    return int64_t(std::ceil(x));
+    return indexFrom(std::ceil(x));
   }
   return 0;
 }
@@ -319,7 +317,7 @@ Body buildResize(Plan &plan) {
       if (axes[d].scale == 1 && xd[d] == yd[d] && !crop)
         continue;
       // Bounds the work per element, which a tiny scale would blow up.
-      require(maxTaps(settings, axes[d].scale) <= 4 * (xd[d] + 4) + 64,
+      require(radiusOf(settings, axes[d].scale) <= 4 * double(xd[d] + 8),
               "a scale is too small for antialiasing");
       resizeAxis(settings, axes[d], product(yd, 0, d), product(xd, d + 1, rank),
                  src, dst);

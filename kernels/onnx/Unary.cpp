@@ -130,9 +130,9 @@ constexpr auto shrinkFn = [](auto x, P p) {
   using T = decltype(x);
   double value = static_cast<double>(x);
   if (value < -p[0])
-    return static_cast<T>(value + p[1]);
+    return saturateTo<T>(value + p[1]);
   if (value > p[0])
-    return static_cast<T>(value - p[1]);
+    return saturateTo<T>(value - p[1]);
   return T(0);
 };
 constexpr auto geluErfFn = [](auto x, P) {

@@ -181,11 +181,14 @@ class Library:
             self.lib.concord_kernel_destroy(handle)
 
 
-def load(folder, kind, index):
+def load(folder, kind, index, value):
     path = os.path.join(folder, f"{kind}_{index}.pb")
     proto = onnx.TensorProto()
     with open(path, "rb") as f:
         proto.ParseFromString(f.read())
+    # Old test data stores bf16 as the uint16 of the same bits.
+    if value.type.tensor_type.elem_type == 16 and proto.data_type == 4:
+        proto.data_type = 16
     dtype = DTYPES.get(proto.data_type)
     if dtype is None:
         raise Skip("dtype")
@@ -242,7 +245,12 @@ def run_expanded(model, library, known):
     del asked.graph.output[:]
     names = [n for node in model.graph.node for n in node.output if n]
     asked.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names)
-    feeds = {i.name: known[i.name][0] for i in model.graph.input}
+    constants = {i.name for i in model.graph.initializer}
+    feeds = {
+        i.name: known[i.name][0]
+        for i in model.graph.input
+        if i.name not in constants
+    }
     results = ReferenceEvaluator(asked).run(None, feeds)
     opsets = {o.domain: o.version for o in model.opset_import}
     for name, array in zip(names, results):
@@ -279,18 +287,18 @@ def run_test(library, path, expanded):
             continue
         folder = os.path.join(path, data)
         known = {
-            v.name: load(folder, "input", i)
-            for i, v in enumerate(model.graph.input)
-        }
-        known.update(
-            (i.name, (numpy_helper.to_array(i), DTYPES[i.data_type]))
+            i.name: (numpy_helper.to_array(i), DTYPES[i.data_type])
             for i in model.graph.initializer
+        }
+        given = [v for v in model.graph.input if v.name not in known]
+        known.update(
+            (v.name, load(folder, "input", i, v)) for i, v in enumerate(given)
         )
         if not single:
             run_expanded(model, library, known)
             continue
         known.update(
-            (v.name, load(folder, "output", i))
+            (v.name, load(folder, "output", i, v))
             for i, v in enumerate(model.graph.output)
         )
         run_node(library, node, opsets.get(node.domain, 0), known)
@@ -302,6 +310,7 @@ def main():
     parser.add_argument("library")
     parser.add_argument("--only", default="")
     parser.add_argument("--least", type=float, default=97)
+    parser.add_argument("--data", help="folder of tests, else the package's")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument(
         "--expanded",
@@ -309,11 +318,11 @@ def main():
         help="also the models of several nodes, node by node",
     )
     options = parser.parse_args()
-    root = os.path.join(
+    root = options.data or os.path.join(
         os.path.dirname(onnx.__file__), "backend", "test", "data", "node"
     )
     if not os.path.isdir(root):
-        print(f"skipped: onnx {onnx.__version__} ships no node tests")
+        print(f"skipped: no node tests in {root} (onnx {onnx.__version__})")
         return 77
     library = Library(options.library)
     skipped = collections.Counter()
