@@ -196,9 +196,10 @@ LogicalResult KernelOp::verify() {
     return emitOpError("needs at least one out");
   if (auto absent = getAbsent()) {
     int64_t present = llvm::count(*absent, false);
-    if (present != static_cast<int64_t>(getInputs().size()))
-      return emitOpError() << "marks " << present << " inputs as present but has "
-                           << getInputs().size();
+    int64_t given = getInputs().size() + getInits().size() - getWorkspace();
+    if (present != given)
+      return emitOpError() << "marks " << present
+                           << " pointers as present but has " << given;
   }
   return verifyDestinationStyle(*this, getInits(), getResults());
 }

@@ -454,9 +454,9 @@ def Comm_KernelOp : Comm_Op<"kernel", [AttrSizedOperandSegments,
       DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "A call of a kernel through the kernel ABI";
   let description = [{
-    `description` is the text of concord_kernel_create. `absent` marks ONNX-style
-    optional inputs that are not given (they are passed as NULL and have no
-    operand). With `workspace`, the last of `outs` is scratch memory of the size
+    `description` is the text of concord_kernel_create. `absent` has one entry per
+    pointer of the kernel (inputs, then outputs) and marks optional ones that are
+    not given: they are passed as NULL and have no operand. With `workspace`, the last of `outs` is scratch memory of the size
     that create asked for.
 
     Example:

@@ -1,0 +1,125 @@
+//===- Bufferize.cpp - comm-bufferize -------------------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Results become destination arguments before bufferization, so that what
+// computes them can write there directly. Inputs are never written. Afterwards
+// every buffer that a collective or kernel takes is dense.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Passes.h"
+#include "comm/Comm.h"
+#include "common/PlanBuilder.h"
+
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
+#include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
+#include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace concord {
+#define GEN_PASS_DEF_COMMBUFFERIZE
+#include "Passes.h.inc"
+} // namespace concord
+
+using namespace mlir;
+using namespace concord;
+
+namespace {
+
+struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
+  using CommBufferizeBase::CommBufferizeBase;
+
+  /// `-> tensor` becomes a destination argument that the tensor is materialised
+  /// in.
+  void resultsToArguments(func::FuncOp function) {
+    OpBuilder builder(function.getContext());
+    auto ret = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      function.setArgAttr(i, "comm.input", builder.getI64IntegerAttr(i));
+      function.setArgAttr(i, "bufferization.writable", builder.getBoolAttr(false));
+    }
+    SmallVector<DictionaryAttr> resultAttrs;
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      resultAttrs.push_back(function.getResultAttrDict(i)
+                                ? function.getResultAttrDict(i)
+                                : builder.getDictionaryAttr({}));
+    builder.setInsertionPoint(ret);
+    for (auto [i, value] : llvm::enumerate(ret.getOperands())) {
+      auto type = cast<RankedTensorType>(value.getType());
+      auto memref = MemRefType::get(type.getShape(), type.getElementType());
+      unsigned index = function.getNumArguments();
+      NamedAttrList attrs(resultAttrs[i]);
+      attrs.set("comm.output", builder.getI64IntegerAttr(i));
+      (void)function.insertArgument(index, memref,
+                                    attrs.getDictionary(function.getContext()),
+                                    function.getLoc());
+      bufferization::MaterializeInDestinationOp::create(
+          builder, ret.getLoc(), /*result=*/Type(), value,
+          function.getArgument(index), /*restrict=*/true, /*writable=*/true);
+    }
+    ret->setOperands({});
+    function.setType(builder.getFunctionType(function.getArgumentTypes(), {}));
+    function.removeResAttrsAttr();
+  }
+
+  /// Collectives and kernels take plain pointers: a strided operand is copied to
+  /// a dense buffer before, or from one after.
+  void makeDense(Operation *op) {
+    auto dst = dyn_cast<DestinationStyleOpInterface>(op);
+    OpBuilder builder(op);
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto type = dyn_cast<MemRefType>(operand.get().getType());
+      if (!type || type.getLayout().isIdentity())
+        continue;
+      auto dense = MemRefType::get(type.getShape(), type.getElementType());
+      builder.setInsertionPoint(op);
+      Value buffer = memref::AllocOp::create(builder, op->getLoc(), dense);
+      Value strided = operand.get();
+      bool written = dst && dst.isDpsInit(&operand);
+      if (!written)
+        memref::CopyOp::create(builder, op->getLoc(), strided, buffer);
+      operand.set(buffer);
+      if (written) {
+        builder.setInsertionPointAfter(op);
+        memref::CopyOp::create(builder, op->getLoc(), buffer, strided);
+      }
+    }
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    for (func::FuncOp function : entryFunctions(module))
+      if (function.getNumResults())
+        resultsToArguments(function);
+
+    IRRewriter rewriter(&getContext());
+    bufferization::OneShotBufferizationOptions options;
+    options.bufferizeFunctionBoundaries = true;
+    options.setFunctionBoundaryTypeConversion(
+        bufferization::LayoutMapOption::IdentityLayoutMap);
+    options.bufferAlignment = 0;
+    bufferization::BufferizationState state;
+    if (failed(bufferization::eliminateEmptyTensors(rewriter, module)) ||
+        failed(bufferization::runOneShotModuleBufferize(module, options, state)))
+      return signalPassFailure();
+
+    SmallVector<Operation *> pointerUsers;
+    module.walk([&](Operation *op) {
+      if (isa<comm::KernelOp, comm::CollectiveOpInterface>(op))
+        pointerUsers.push_back(op);
+    });
+    for (Operation *op : pointerUsers)
+      makeDense(op);
+  }
+};
+
+} // namespace

@@ -1,0 +1,61 @@
+//===- Passes.h - Concord's passes and pipelines ----------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_PASSES_PASSES_H
+#define CONCORD_PASSES_PASSES_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassOptions.h"
+
+#include <memory>
+
+namespace concord {
+
+#define GEN_PASS_DECL
+#include "Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "Passes.h.inc"
+
+/// The phases of a module, in order (design §4).
+enum class Phase {
+  Foreign,     ///< no comm.phase: IR that Concord did not make
+  Imported,
+  Partitioned,
+  Decomposed,
+  Ordered,
+  Planned,
+  Lowered,
+};
+
+Phase getPhase(mlir::Operation *module);
+void setPhase(mlir::Operation *module, Phase phase);
+
+struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
+  Option<std::string> to{*this, "to",
+                         llvm::cl::desc("Stop after this phase: partitioned, "
+                                        "decomposed, ordered, planned, lowered"),
+                         llvm::cl::init("planned")};
+  Option<bool> recognize{*this, "recognize",
+                         llvm::cl::desc("Recognise composite operations "
+                                        "(normalisation, GELU, attention)"),
+                         llvm::cl::init(true)};
+  Option<bool> fuseElementwise{*this, "fuse-elementwise",
+                               llvm::cl::desc("Fuse chains of elementwise operations"),
+                               llvm::cl::init(true)};
+};
+
+/// From any phase up to `options.to`; a phase that the module is already past is
+/// skipped.
+void buildPipeline(mlir::OpPassManager &manager, const PipelineOptions &options);
+
+/// Registers all passes and `comm-pipeline`.
+void registerConcordPasses();
+
+} // namespace concord
+
+#endif // CONCORD_PASSES_PASSES_H

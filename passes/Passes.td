@@ -1,0 +1,232 @@
+//===- Passes.td - Concord's passes ------------------------*- tablegen -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_PASSES
+#define CONCORD_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+//===----------------------------------------------------------------------===//
+// imported -> partitioned
+//===----------------------------------------------------------------------===//
+
+def CommPartition : Pass<"comm-partition", "::mlir::ModuleOp"> {
+  let summary = "Split the graph over the axes of the mesh";
+  let description = [{
+    Chooses for every operation how it is split over each axis of `comm.mesh`, so
+    that the predicted step time is least and every matrix weight is split, and
+    rewrites the module to what one rank computes: local shapes, parameters with
+    their `splits`, and the collectives in between. Afterwards the module is in
+    phase `partitioned`, has one `comm.domain` per axis, and the entry function's
+    arguments and results carry `comm.sharding`.
+
+    Before, with `comm.mesh = [["tp", 2]]`:
+    ```mlir
+    %h = onnx.node "MatMul"(%x, %w1) {} opset(17) : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+    %y = onnx.node "MatMul"(%h, %w2) {} opset(17) : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+    ```
+    After:
+    ```mlir
+    %h = onnx.node "MatMul"(%x, %w1) {} opset(17) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %p = onnx.node "MatMul"(%h, %w2) {} opset(17) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    %y = comm.all_reduce @tp sum ins(%p : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+    ```
+  }];
+  let options = [
+    Option<"replicateInputs", "replicate-inputs", "bool", /*default=*/"false",
+           "Give every rank the whole inputs">,
+    Option<"replicateOutputs", "replicate-outputs", "bool", /*default=*/"false",
+           "Leave the whole outputs on every rank">
+  ];
+  let statistics = [
+    Statistic<"numCollectives", "collectives", "Collectives inserted">,
+    Statistic<"numSplitWeights", "split-weights", "Parameters that were split">
+  ];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::concord::onnxir::OnnxDialect", "::mlir::tensor::TensorDialect",
+    "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// partitioned -> decomposed
+//===----------------------------------------------------------------------===//
+
+def CommRecognize : Pass<"comm-recognize", "::mlir::ModuleOp"> {
+  let summary = "Recognise composite operations that exporters spell out";
+  let description = [{
+    Replaces the patterns in which exporters write layer normalisation, RMS
+    normalisation and GELU by the one ONNX operator, and folds bias additions
+    and activations into the matrix product before them, so that one kernel call
+    does the work. Only at the ONNX level; semantics are kept up to rounding.
+
+    Before:
+    ```mlir
+    %m = onnx.node "MatMul"(%x, %w) {} opset(17) : ...
+    %y = onnx.node "Add"(%m, %b) {} opset(17) : ...
+    ```
+    After:
+    ```mlir
+    %y = onnx.node "FusedMatMul"(%x, %w, %b) {act = "none"} opset(1) domain("concord") : ...
+    ```
+  }];
+  let statistics = [
+    Statistic<"numNorms", "norms", "Normalisations recognised">,
+    Statistic<"numActivations", "activations", "Activations recognised">,
+    Statistic<"numEpilogues", "epilogues", "Operations folded into matrix products">,
+    Statistic<"numAttentions", "attentions", "Attention blocks recognised">
+  ];
+  let dependentDialects = ["::concord::onnxir::OnnxDialect",
+                           "::mlir::arith::ArithDialect"];
+}
+
+def CommDecompose : Pass<"comm-decompose", "::mlir::ModuleOp"> {
+  let summary = "Lower ONNX nodes to linalg and kernel calls";
+  let description = [{
+    Every `onnx.node` becomes linalg, tensor and arith operations, or a
+    `comm.kernel` call: elementwise operations become `linalg.generic`, data
+    movement that needs none becomes reshapes and slices, matrix products,
+    convolutions, normalisations and everything else become kernels. Parameters
+    that a kernel wants packed are marked so. An operation that nothing can lower
+    is an error that names the model's node.
+
+    Before: `%y = onnx.node "Relu"(%x) {} opset(17) : (tensor<4xf32>) -> tensor<4xf32>`
+
+    After:
+    ```mlir
+    %y = linalg.generic ... ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+      ^bb0(%a: f32, %b: f32):
+        %m = arith.maximumf %a, %zero : f32
+        linalg.yield %m : f32
+    } -> tensor<4xf32>
+    ```
+  }];
+  let statistics = [
+    Statistic<"numKernels", "kernels", "Kernel calls made">,
+    Statistic<"numGenerics", "generics", "linalg operations made">
+  ];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect",
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::func::FuncDialect"];
+}
+
+def CommFuseElementwise : Pass<"comm-fuse-elementwise", "::mlir::func::FuncOp"> {
+  let summary = "Fuse chains of elementwise operations";
+  let description = [{
+    Fuses a `linalg.generic` into its only consumer when both run over the same
+    number of points, so that nothing is computed twice.
+
+    Before: two generics, `%1 = exp %0`, `%2 = add %1, %b`. After: one generic that
+    computes `add (exp %0), %b`.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// decomposed -> ordered
+//===----------------------------------------------------------------------===//
+
+def CommOrder : Pass<"comm-order", "::mlir::ModuleOp"> {
+  let summary = "Give every communication operation its place in one order";
+  let description = [{
+    Numbers the issues of every program (`site`), in one order that all ranks agree
+    on and that is consistent with data dependences, and emits `comm.order` and
+    `comm.certificate`. With one SPMD program the program order is that order, and
+    all issues go to lane 0, which carries the order to the device.
+
+    Before: `%r = comm.all_reduce @tp sum ins(...) outs(...) -> ...`
+
+    After:
+    ```mlir
+    %r = comm.all_reduce @tp sum ins(...) outs(...) {site = 0 : i64} -> ...
+    comm.order @main [0]
+    comm.certificate version(1) by("order") digest("...") assumes(["gate=check"])
+    ```
+  }];
+  let statistics = [Statistic<"numSites", "sites", "Issues ordered">];
+  let dependentDialects = ["::concord::comm::CommDialect"];
+}
+
+def CommVerifyOrder : Pass<"comm-verify-order", "::mlir::ModuleOp"> {
+  let summary = "Prove that the issues cannot deadlock";
+  let description = [{
+    Builds the plan of the module from its issues alone (never from `comm.order`)
+    and judges it by the conditions of the certificate. A failure is an error that
+    prints the wait chain, one edge a note, at source locations. An issue inside a
+    region whose execution is not proven uniform over its group is an error.
+  }];
+  let dependentDialects = ["::concord::comm::CommDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// ordered -> planned
+//===----------------------------------------------------------------------===//
+
+def CommBufferize : Pass<"comm-bufferize", "::mlir::ModuleOp"> {
+  let summary = "One-shot bufferization with results as arguments";
+  let description = [{
+    Turns the results of public functions into destination arguments and runs
+    one-shot bufferization across function boundaries. Buffers that collectives and
+    kernels take are made dense.
+
+    Before: `func.func @main(%x: tensor<4xf32>) -> tensor<4xf32>`
+
+    After: `func.func @main(%x: memref<4xf32>, %y: memref<4xf32>)`
+  }];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::mlir::bufferization::BufferizationDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::linalg::LinalgDialect"];
+}
+
+def CommPlanWorkspace : Pass<"comm-plan-workspace", "::mlir::ModuleOp"> {
+  let summary = "Place every buffer in one arena";
+  let description = [{
+    Every static `memref.alloc` of the entry function becomes a view of one arena
+    argument, at an offset that no buffer live at the same time shares, and
+    `comm.arena` records the plan with its lower bound. Lifetimes follow views and
+    reach from the first to the last use in the straight-line order of the function,
+    an asynchronous operation using its operands until its wait.
+
+    Before: `%b = memref.alloc() : memref<4xf32>`
+
+    After: `%b = memref.view %arena[%c0][] : memref<64xi8> to memref<4xf32>`
+  }];
+  let options = [Option<"align", "align", "int64_t", /*default=*/"64",
+                        "Alignment of every buffer in bytes">];
+  let statistics = [Statistic<"arenaBytes", "arena-bytes", "Size of the arena">];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
+}
+
+def CommVerifyWorkspace : Pass<"comm-verify-workspace", "::mlir::ModuleOp"> {
+  let summary = "Prove that nothing allocates or overlaps during a step";
+  let description = [{
+    Between the first and the last issue there is no allocation and no free; no two
+    views of the arena that are live together overlap. It reads the views and their
+    uses, never `comm.arena`.
+  }];
+  let dependentDialects = ["::concord::comm::CommDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// planned -> lowered
+//===----------------------------------------------------------------------===//
+
+def CommLower : Pass<"comm-lower", "::mlir::ModuleOp"> {
+  let summary = "Lower to LLVM, with issues through the plan table";
+  let description = [{
+    Issues become calls of `concord_issue(context, site, buffers, n)` and kernels
+    calls of `concord_kernel_run`; an error code returned by either leaves the step
+    at once. What a site is stands in the plan table, which becomes the constant
+    `.concord.plan`, beside `.concord.meta` and `.concord.kernels`.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::cf::ControlFlowDialect",
+    "::mlir::scf::SCFDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::arith::ArithDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
+}
+
+#endif // CONCORD_PASSES

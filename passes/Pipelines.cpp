@@ -1,0 +1,139 @@
+//===- Pipelines.cpp - Phases and the whole pipeline ----------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The order of passes, phase by phase. A pass skips a module that is already
+// past its phase, so the pipeline can take up a module that was saved in between.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Passes.h"
+
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+
+namespace concord {
+
+static constexpr StringLiteral kPhases[] = {"",        "imported",   "partitioned",
+                                            "decomposed", "ordered", "planned",
+                                            "lowered"};
+
+Phase getPhase(Operation *module) {
+  auto attr = module->getAttrOfType<StringAttr>("comm.phase");
+  if (!attr)
+    return Phase::Foreign;
+  for (auto [i, name] : llvm::enumerate(kPhases))
+    if (i && name == attr.getValue())
+      return static_cast<Phase>(i);
+  return Phase::Foreign;
+}
+
+void setPhase(Operation *module, Phase phase) {
+  module->setAttr("comm.phase", StringAttr::get(module->getContext(),
+                                                kPhases[static_cast<int>(phase)]));
+}
+
+namespace {
+
+/// Runs passes only while the module has not reached `until`.
+struct PhasePass : public PassWrapper<PhasePass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PhasePass)
+  PhasePass(Phase until, std::function<void(OpPassManager &)> fill)
+      : until(until), fill(std::move(fill)) {}
+  PhasePass(const PhasePass &other) = default;
+
+  StringRef getArgument() const override { return "comm-phase"; }
+  StringRef getDescription() const override {
+    return "Run passes unless the module is past their phase";
+  }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    OpPassManager manager("builtin.module");
+    fill(manager);
+    manager.getDependentDialects(registry);
+  }
+  void runOnOperation() override {
+    if (getPhase(getOperation()) >= until)
+      return;
+    OpPassManager manager("builtin.module");
+    fill(manager);
+    if (failed(runPipeline(manager, getOperation())))
+      return signalPassFailure();
+    if (getPhase(getOperation()) < until)
+      setPhase(getOperation(), until);
+  }
+
+  Phase until;
+  std::function<void(OpPassManager &)> fill;
+};
+
+void addPhase(OpPassManager &manager, Phase until,
+              std::function<void(OpPassManager &)> fill) {
+  manager.addPass(std::make_unique<PhasePass>(until, std::move(fill)));
+}
+
+void cleanUp(OpPassManager &manager) {
+  manager.addPass(createCanonicalizerPass());
+  manager.addPass(createCSEPass());
+}
+
+} // namespace
+
+void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
+  Phase to = llvm::StringSwitch<Phase>(options.to)
+                 .Case("partitioned", Phase::Partitioned)
+                 .Case("decomposed", Phase::Decomposed)
+                 .Case("ordered", Phase::Ordered)
+                 .Case("lowered", Phase::Lowered)
+                 .Default(Phase::Planned);
+  addPhase(manager, Phase::Partitioned,
+           [](OpPassManager &pm) { pm.addPass(createCommPartition()); });
+  if (to == Phase::Partitioned)
+    return;
+  bool recognize = options.recognize, fuse = options.fuseElementwise;
+  addPhase(manager, Phase::Decomposed, [recognize, fuse](OpPassManager &pm) {
+    if (recognize)
+      pm.addPass(createCommRecognize());
+    pm.addPass(createCommDecompose());
+    cleanUp(pm);
+    if (fuse)
+      pm.addNestedPass<func::FuncOp>(createCommFuseElementwise());
+    cleanUp(pm);
+  });
+  if (to == Phase::Decomposed)
+    return;
+  addPhase(manager, Phase::Ordered, [](OpPassManager &pm) {
+    pm.addPass(createCommOrder());
+    pm.addPass(createCommVerifyOrder());
+  });
+  if (to == Phase::Ordered)
+    return;
+  addPhase(manager, Phase::Planned, [](OpPassManager &pm) {
+    pm.addPass(createCommBufferize());
+    cleanUp(pm);
+    pm.addPass(createCommPlanWorkspace());
+    pm.addPass(createCommVerifyWorkspace());
+    pm.addPass(createCommVerifyOrder());
+  });
+  if (to == Phase::Planned)
+    return;
+  addPhase(manager, Phase::Lowered,
+           [](OpPassManager &pm) { pm.addPass(createCommLower()); });
+}
+
+void registerConcordPasses() {
+  registerConcordPassesPasses();
+  PassPipelineRegistration<PipelineOptions>(
+      "comm-pipeline", "From any phase to a planned (or, with to=, another) one",
+      buildPipeline);
+}
+
+} // namespace concord

@@ -1,0 +1,111 @@
+//===- VerifyWorkspace.cpp - comm-verify-workspace ------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Judges the memory plan by the views themselves.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Passes.h"
+#include "comm/Comm.h"
+#include "common/Lifetimes.h"
+#include "common/PlanBuilder.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+namespace concord {
+#define GEN_PASS_DEF_COMMVERIFYWORKSPACE
+#include "Passes.h.inc"
+} // namespace concord
+
+using namespace mlir;
+using namespace concord;
+
+namespace {
+
+struct View {
+  memref::ViewOp op;
+  Lifetime life;
+  int64_t begin, end;
+};
+
+struct VerifyWorkspace
+    : public concord::impl::CommVerifyWorkspaceBase<VerifyWorkspace> {
+  using CommVerifyWorkspaceBase::CommVerifyWorkspaceBase;
+
+  /// Allocations and frees between the first and the last issue.
+  LogicalResult verifyQuiet(func::FuncOp function, Lifetimes &lifetimes) {
+    int64_t first = INT64_MAX, last = -1;
+    function.walk([&](Operation *op) {
+      if (!comm::isIssue(op))
+        return;
+      first = std::min(first, lifetimes.position(op));
+      last = std::max(last, lifetimes.position(op));
+    });
+    WalkResult result = function.walk([&](Operation *op) {
+      if (!isa<memref::AllocOp, memref::DeallocOp, memref::ReallocOp>(op))
+        return WalkResult::advance();
+      int64_t at = lifetimes.position(op);
+      if (at < first || at > last)
+        return WalkResult::advance();
+      op->emitOpError() << "between communication issues: an allocation or free "
+                           "there may synchronise the device and hang the job; "
+                           "run comm-plan-workspace";
+      return WalkResult::interrupt();
+    });
+    return failure(result.wasInterrupted());
+  }
+
+  LogicalResult verifyViews(func::FuncOp function, Lifetimes &lifetimes) {
+    if (!function.getNumArguments() || !function.getArgAttr(0, "comm.arena"))
+      return success();
+    Value arena = function.getArgument(0);
+    int64_t size = cast<MemRefType>(arena.getType()).getDimSize(0);
+    SmallVector<View> views;
+    for (Operation *user : arena.getUsers()) {
+      auto view = dyn_cast<memref::ViewOp>(user);
+      if (!view)
+        return user->emitOpError("uses the arena other than by memref.view");
+      auto shift = getConstantIntValue(view.getByteShift());
+      if (!shift || !view.getType().hasStaticShape())
+        return view.emitOpError("has no static place in the arena");
+      int64_t bytes = view.getType().getNumElements() *
+                      elementBytes(view.getType().getElementType());
+      if (*shift < 0 || *shift + bytes > size)
+        return view.emitOpError() << "leaves the arena of " << size << " bytes";
+      views.push_back({view, lifetimes.of(view.getResult()), *shift, *shift + bytes});
+    }
+    // By place, so that only neighbours that overlap in space are compared.
+    llvm::stable_sort(views, [](const View &a, const View &b) {
+      return a.begin < b.begin;
+    });
+    for (size_t i = 0; i < views.size(); ++i)
+      for (size_t j = i + 1; j < views.size() && views[j].begin < views[i].end; ++j) {
+        if (!views[i].life.overlaps(views[j].life))
+          continue;
+        InFlightDiagnostic diagnostic = views[j].op.emitOpError()
+            << "overlaps a buffer that is live at the same time (bytes "
+            << views[j].begin << " to " << views[j].end << ")";
+        diagnostic.attachNote(views[i].op.getLoc())
+            << "the other one has bytes " << views[i].begin << " to "
+            << views[i].end;
+        return diagnostic;
+      }
+    return success();
+  }
+
+  void runOnOperation() override {
+    for (func::FuncOp function : entryFunctions(getOperation())) {
+      Lifetimes lifetimes(function.getBody().front());
+      if (failed(verifyQuiet(function, lifetimes)) ||
+          failed(verifyViews(function, lifetimes)))
+        return signalPassFailure();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,345 @@
+//===- Artefact.cpp - Metadata and parameters of an artefact --------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Renders .concord.meta and writes the parameter file.
+//
+//===----------------------------------------------------------------------===//
+
+#include "common/Artefact.h"
+
+#include "common/NodeBridge.h"
+#include "common/PlanBuilder.h"
+#include "concord/artefact.h"
+#include "concord/kernel.h"
+
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Path.h"
+
+#include <cstring>
+
+using namespace mlir;
+
+namespace concord {
+
+//===----------------------------------------------------------------------===//
+// Metadata
+//===----------------------------------------------------------------------===//
+
+static llvm::json::Array toJson(ArrayRef<int64_t> values) {
+  llvm::json::Array array;
+  for (int64_t value : values)
+    array.push_back(value);
+  return array;
+}
+
+/// Axis or domain names that one entry is split over, as artefact.h has them.
+static llvm::json::Object entry(func::FuncOp function, unsigned argument,
+                                bool perRank) {
+  auto type = cast<MemRefType>(function.getArgument(argument).getType());
+  llvm::json::Object object;
+  auto name = function.getArgAttrOfType<StringAttr>(argument, "comm.name");
+  object["name"] = name ? name.getValue().str() : "arg" + std::to_string(argument);
+  object["dtype"] = std::string(dtypeName(fromMlirType(type.getElementType())));
+  ArrayRef<int64_t> local = type.getShape();
+  ArrayRef<int64_t> global = local;
+  if (auto attr = function.getArgAttrOfType<DenseI64ArrayAttr>(argument, "comm.global"))
+    global = attr.asArrayRef();
+  object["shape"] = toJson(global);
+  object["local_shape"] = toJson(local);
+  object["arena_offset"] = -1;
+  llvm::json::Object sharding;
+  auto splits = function.getArgAttrOfType<ArrayAttr>(argument, "comm.sharding");
+  if (splits && !splits.empty()) {
+    sharding["kind"] = "split";
+    llvm::json::Array list;
+    for (auto split : splits.getAsRange<comm::SplitAttr>())
+      list.push_back(llvm::json::Object{{"dim", split.getDim()},
+                                        {"axis", split.getDomain().getValue().str()},
+                                        {"outer", split.getOuter()}});
+    sharding["splits"] = std::move(list);
+  } else {
+    sharding["kind"] = perRank ? "per_rank" : "replicated";
+  }
+  object["sharding"] = std::move(sharding);
+  return object;
+}
+
+static std::string parameterName(DictionaryAttr parameter) {
+  return parameter.getAs<StringAttr>("section").getValue().str();
+}
+
+/// Sections of one parameter used in several forms need names of their own.
+static std::vector<std::string> uniqueNames(ArrayRef<Attribute> parameters) {
+  std::map<std::string, int> used;
+  std::vector<std::string> names;
+  for (Attribute attr : parameters) {
+    std::string name = parameterName(cast<DictionaryAttr>(attr));
+    int count = used[name]++;
+    names.push_back(count ? name + "|" + std::to_string(count) : name);
+  }
+  return names;
+}
+
+Metadata describeArtefact(ModuleOp module, func::FuncOp function,
+                          const plan::Plan &plan, ArrayRef<std::string> kernels,
+                          ArrayRef<Attribute> parameters) {
+  Metadata metadata;
+  metadata.plan = plan::serialize(plan);
+  for (const std::string &kernel : kernels)
+    metadata.kernels += kernel + "\n";
+
+  llvm::json::Object root;
+  root["abi"] = CONCORD_ARTEFACT_ABI_VERSION;
+  root["phase"] = "lowered";
+  auto name = module->getAttrOfType<StringAttr>("comm.name");
+  root["name"] = name ? name.getValue().str() : "model";
+  root["world"] = comm::getWorld(module);
+  llvm::json::Array mesh;
+  if (auto attr = module->getAttrOfType<ArrayAttr>("comm.mesh"))
+    for (auto axis : attr.getAsRange<ArrayAttr>())
+      mesh.push_back(llvm::json::Array{
+          cast<StringAttr>(axis[0]).getValue().str(), cast<IntegerAttr>(axis[1]).getInt()});
+  bool hasMesh = !mesh.empty();
+  root["mesh"] = std::move(mesh);
+  root["target_cpu"] = concord_kernel_target();
+  root["digest"] = plan::toHex(plan::digest(plan));
+  root["weights"] = parameters.empty() || !name ? "" : name.getValue().str() + ".weights";
+  root["kernels"] = static_cast<int64_t>(kernels.size());
+  root["gate"] = plan.programs.size() > 1 ? "hold" : "check";
+  llvm::json::Array assumes;
+  for (auto certificate : module.getOps<comm::CertificateOp>())
+    for (auto text : certificate.getAssumptions().getAsRange<StringAttr>())
+      assumes.push_back(text.getValue().str());
+  root["assumes"] = std::move(assumes);
+  bool perRank = comm::getWorld(module) > 1 && !hasMesh;
+
+  llvm::json::Array inputs, outputs;
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    if (function.getArgAttr(i, "comm.arena")) {
+      root["arena_bytes"] =
+          cast<MemRefType>(function.getArgument(i).getType()).getNumElements();
+    } else if (function.getArgAttr(i, "comm.input")) {
+      inputs.push_back(entry(function, i, perRank));
+    } else if (function.getArgAttr(i, "comm.output")) {
+      outputs.push_back(entry(function, i, perRank));
+    }
+  }
+  root["arena_align"] = 64;
+  metadata.numInputs = inputs.size();
+  metadata.numOutputs = outputs.size();
+  metadata.numParameters = parameters.size();
+  root["inputs"] = std::move(inputs);
+  root["outputs"] = std::move(outputs);
+  llvm::json::Array list;
+  std::vector<std::string> names = uniqueNames(parameters);
+  for (auto [i, attr] : llvm::enumerate(parameters)) {
+    auto parameter = cast<DictionaryAttr>(attr);
+    list.push_back(llvm::json::Object{
+        {"section", names[i]},
+        {"bytes", parameter.getAs<IntegerAttr>("bytes").getInt()}});
+  }
+  root["parameters"] = std::move(list);
+  llvm::raw_string_ostream os(metadata.json);
+  os << llvm::json::Value(std::move(root));
+  return metadata;
+}
+
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+DictionaryAttr describeParameter(comm::WeightOp op) {
+  Builder builder(op.getContext());
+  auto result = cast<ShapedType>(op.getType());
+  auto part = op.getPart() ? cast<ShapedType>(*op.getPart()) : result;
+  SmallVector<Attribute> splits;
+  if (auto list = op.getSplits())
+    for (auto split : list->getAsRange<comm::SplitAttr>()) {
+      comm::DomainOp domain = comm::lookupDomain(op, split.getDomain());
+      SmallVector<int64_t> coordinates(
+          comm::getWorld(op->getParentOfType<ModuleOp>()), 0);
+      int64_t size = 1;
+      for (ArrayRef<int64_t> group : domain.getGroupRanks()) {
+        size = group.size();
+        for (auto [i, rank] : llvm::enumerate(group))
+          coordinates[rank] = i;
+      }
+      splits.push_back(builder.getDictionaryAttr(
+          {builder.getNamedAttr("dim", builder.getI64IntegerAttr(split.getDim())),
+           builder.getNamedAttr("outer", builder.getI64IntegerAttr(split.getOuter())),
+           builder.getNamedAttr("size", builder.getI64IntegerAttr(size)),
+           builder.getNamedAttr("coordinates",
+                                builder.getDenseI64ArrayAttr(coordinates))}));
+    }
+  ArrayRef<int64_t> global = op.getGlobal() ? *op.getGlobal() : part.getShape();
+  uint64_t bytes = result.getNumElements() * elementBytes(result.getElementType());
+  NamedAttrList attrs;
+  attrs.set("section", op.getSectionAttr());
+  attrs.set("file", op.getFileAttr());
+  attrs.set("type", TypeAttr::get(part));
+  attrs.set("global", builder.getDenseI64ArrayAttr(global));
+  attrs.set("splits", builder.getArrayAttr(splits));
+  attrs.set("bytes", builder.getI64IntegerAttr(bytes));
+  if (op.getPack())
+    attrs.set("pack", op.getPackAttr());
+  return attrs.getDictionary(op.getContext());
+}
+
+/// Takes block `coordinate` of `parts` along `dim`, seen as [outer, n / outer].
+static std::vector<std::byte> slice(std::span<const std::byte> data,
+                                    SmallVectorImpl<int64_t> &shape,
+                                    uint64_t element, int64_t dim, int64_t outer,
+                                    int64_t parts, int64_t coordinate) {
+  uint64_t before = outer, inside = element;
+  for (int64_t i = 0; i < dim; ++i)
+    before *= shape[i];
+  for (size_t i = dim + 1; i < shape.size(); ++i)
+    inside *= shape[i];
+  uint64_t block = shape[dim] / outer * inside; // bytes of one outer block
+  uint64_t part = block / parts;
+  std::vector<std::byte> result(before * part);
+  for (uint64_t i = 0; i < before; ++i)
+    std::memcpy(result.data() + i * part, data.data() + i * block + coordinate * part,
+                part);
+  shape[dim] /= parts;
+  return result;
+}
+
+static comm::WeightStore &storeOf(ModuleOp module) {
+  return module.getContext()
+      ->getOrLoadDialect<comm::CommDialect>()
+      ->getWeightStore();
+}
+
+/// The bytes of one parameter for one rank. `owned` keeps what had to be made.
+static std::string partBytes(DictionaryAttr parameter, std::span<const std::byte> data,
+                             int64_t rank, std::vector<std::byte> &owned,
+                             std::span<const std::byte> &result) {
+  auto type = cast<ShapedType>(parameter.getAs<TypeAttr>("type").getValue());
+  uint64_t element = elementBytes(type.getElementType());
+  SmallVector<int64_t> shape(parameter.getAs<DenseI64ArrayAttr>("global").asArrayRef());
+  result = data;
+  for (auto split : parameter.getAs<ArrayAttr>("splits").getAsRange<DictionaryAttr>()) {
+    owned = slice(result, shape, element, split.getAs<IntegerAttr>("dim").getInt(),
+                  split.getAs<IntegerAttr>("outer").getInt(),
+                  split.getAs<IntegerAttr>("size").getInt(),
+                  split.getAs<DenseI64ArrayAttr>("coordinates")[rank]);
+    result = owned;
+  }
+  auto pack = parameter.getAs<StringAttr>("pack");
+  if (!pack)
+    return "";
+  concord_kernel *kernel = nullptr;
+  concord_kernel_info info = {};
+  info.struct_size = sizeof(info);
+  if (concord_kernel_create(pack.getValue().str().c_str(), &kernel, &info) != 0)
+    return concord_kernel_last_error();
+  // Packed layouts are stored with 64-byte alignment, and kernels may rely on it
+  // while they pack.
+  std::vector<std::byte> packed(info.packed_weight_bytes + 64);
+  void *aligned = packed.data();
+  size_t space = packed.size();
+  std::align(64, info.packed_weight_bytes, aligned, space);
+  int32_t status = concord_kernel_pack(kernel, result.data(), aligned);
+  concord_kernel_destroy(kernel);
+  if (status != 0)
+    return concord_kernel_last_error();
+  packed.erase(packed.begin(), packed.begin() + (static_cast<std::byte *>(aligned) -
+                                                 packed.data()));
+  packed.resize(info.packed_weight_bytes);
+  owned = std::move(packed);
+  result = owned;
+  return "";
+}
+
+std::string writeParameters(ModuleOp module, const std::string &path) {
+  auto parameters = module->getAttrOfType<ArrayAttr>("comm.parameters");
+  if (!parameters || parameters.empty())
+    return "";
+  int64_t world = comm::getWorld(module);
+  std::vector<std::string> names = uniqueNames(parameters.getValue());
+  std::vector<comm::WeightSection> sections;
+  for (auto [i, attr] : llvm::enumerate(parameters)) {
+    auto parameter = cast<DictionaryAttr>(attr);
+    auto type = cast<ShapedType>(parameter.getAs<TypeAttr>("type").getValue());
+    bool split = !parameter.getAs<ArrayAttr>("splits").empty();
+    bool packed = static_cast<bool>(parameter.get("pack"));
+    for (int64_t rank = 0; rank < (split ? world : 1); ++rank) {
+      comm::WeightSection section;
+      section.name = names[i] + "#" + (split ? std::to_string(rank) : "*");
+      section.bytes = parameter.getAs<IntegerAttr>("bytes").getInt();
+      section.dtype = packed ? "U8" : std::string(dtypeName(fromMlirType(type.getElementType())));
+      if (packed)
+        section.shape = {static_cast<int64_t>(section.bytes)};
+      else
+        section.shape.assign(type.getShape().begin(), type.getShape().end());
+      sections.push_back(std::move(section));
+    }
+  }
+  comm::WeightWriter writer(path, sections,
+                            {{"abi", std::to_string(CONCORD_ARTEFACT_ABI_VERSION)},
+                             {"target_cpu", concord_kernel_target()}});
+  for (Attribute attr : parameters) {
+    auto parameter = cast<DictionaryAttr>(attr);
+    std::string error;
+    auto section = storeOf(module).lookup(
+        parameter.getAs<StringAttr>("file").getValue().str(),
+        parameter.getAs<StringAttr>("section").getValue().str(), error);
+    if (!section)
+      return error;
+    bool split = !parameter.getAs<ArrayAttr>("splits").empty();
+    for (int64_t rank = 0; rank < (split ? world : 1); ++rank) {
+      std::vector<std::byte> owned;
+      std::span<const std::byte> bytes;
+      error = partBytes(parameter, section->bytes, rank, owned, bytes);
+      if (!error.empty())
+        return "parameter '" + parameterName(parameter) + "': " + error;
+      if (!writer.append(bytes))
+        break;
+    }
+  }
+  return writer.finish();
+}
+
+std::string writeReferencedWeights(ModuleOp module, const std::string &path,
+                                   const std::string &fileName) {
+  std::map<std::pair<std::string, std::string>, comm::WeightOp> distinct;
+  module.walk([&](comm::WeightOp op) {
+    distinct.insert({{op.getFile().str(), op.getSection().str()}, op});
+  });
+  if (distinct.empty())
+    return "";
+  std::vector<comm::WeightSection> sections;
+  std::vector<comm::WeightStore::Section> data;
+  for (auto &[key, op] : distinct) {
+    std::string error;
+    auto section = storeOf(module).lookup(key.first, key.second, error);
+    if (!section)
+      return error;
+    auto type = cast<ShapedType>(op.getPart() ? *op.getPart() : op.getType());
+    comm::WeightSection entry;
+    entry.name = key.second;
+    entry.bytes = section->bytes.size();
+    entry.dtype = std::string(dtypeName(fromMlirType(type.getElementType())));
+    ArrayRef<int64_t> shape = op.getGlobal() ? *op.getGlobal() : type.getShape();
+    entry.shape.assign(shape.begin(), shape.end());
+    sections.push_back(std::move(entry));
+    data.push_back(*section);
+  }
+  comm::WeightWriter writer(path, sections,
+                            {{"abi", std::to_string(CONCORD_ARTEFACT_ABI_VERSION)}});
+  for (auto &section : data)
+    if (!writer.append(section.bytes))
+      break;
+  std::string error = writer.finish();
+  if (!error.empty())
+    return error;
+  module.walk([&](comm::WeightOp op) { op.setFile(fileName); });
+  return "";
+}
+
+} // namespace concord

@@ -1,0 +1,49 @@
+//===- Artefact.h - Metadata and parameters of an artefact ------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_PASSES_COMMON_ARTEFACT_H
+#define CONCORD_PASSES_COMMON_ARTEFACT_H
+
+#include "comm/Comm.h"
+#include "concord/plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <string>
+#include <vector>
+
+namespace concord {
+
+/// The three sections of the artefact (concord/artefact.h).
+struct Metadata {
+  std::string json, kernels;
+  std::vector<std::byte> plan;
+  size_t numInputs = 0, numOutputs = 0, numParameters = 0;
+};
+
+/// All of comm.weight that is needed to write its data once the module is
+/// lowered: section, file, dtype, shape, parts per rank, packing, bytes.
+mlir::DictionaryAttr describeParameter(comm::WeightOp op);
+
+Metadata describeArtefact(mlir::ModuleOp module, mlir::func::FuncOp function,
+                          const plan::Plan &plan,
+                          llvm::ArrayRef<std::string> kernels,
+                          llvm::ArrayRef<mlir::Attribute> parameters);
+
+/// Writes NAME.weights for a lowered module: every parameter of
+/// `comm.parameters`, sliced and packed per rank. Empty string or the error.
+std::string writeParameters(mlir::ModuleOp module, const std::string &path);
+
+/// For a module that is saved as text: writes every section that comm.weight
+/// refers to into `path`, whole, and makes the operations refer to `fileName`.
+std::string writeReferencedWeights(mlir::ModuleOp module, const std::string &path,
+                                   const std::string &fileName);
+
+} // namespace concord
+
+#endif // CONCORD_PASSES_COMMON_ARTEFACT_H

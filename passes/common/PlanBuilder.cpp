@@ -1,0 +1,298 @@
+//===- PlanBuilder.cpp - From a module to its plan table ------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Reads the issues of a module, in program order, through CollectiveOpInterface.
+//
+//===----------------------------------------------------------------------===//
+
+#include "common/PlanBuilder.h"
+
+#include "common/NodeBridge.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+using namespace mlir;
+
+namespace concord {
+
+SmallVector<func::FuncOp> entryFunctions(ModuleOp module) {
+  SmallVector<func::FuncOp> result;
+  for (auto program : module.getOps<comm::ProgramOp>())
+    if (auto function = module.lookupSymbol<func::FuncOp>(program.getEntry()))
+      result.push_back(function);
+  if (!result.empty())
+    return result;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.isPublic() && !function.isExternal())
+      result.push_back(function);
+  return result;
+}
+
+SmallVector<comm::CollectiveOpInterface> issuesOf(func::FuncOp function) {
+  SmallVector<comm::CollectiveOpInterface> result;
+  function.walk<WalkOrder::PreOrder>(
+      [&](comm::CollectiveOpInterface op) { result.push_back(op); });
+  return result;
+}
+
+uint64_t elementBytes(Type type) {
+  return std::max<uint64_t>(1, type.getIntOrFloatBitWidth() / 8);
+}
+
+std::string describeLocation(Location loc) {
+  if (StringRef name = nodeName(loc); !name.empty())
+    return name.str();
+  if (auto file = dyn_cast<FileLineColLoc>(loc))
+    return (file.getFilename().getValue() + ":" + Twine(file.getLine())).str();
+  if (auto fused = dyn_cast<FusedLoc>(loc))
+    for (Location inner : fused.getLocations())
+      if (std::string text = describeLocation(inner); text != "unknown")
+        return text;
+  return "unknown";
+}
+
+BufferShape bufferShape(comm::CollectiveOpInterface op, bool isInput) {
+  Value value = isInput ? op.getCollectiveInput() : op.getCollectiveOutput();
+  auto type = cast<ShapedType>(value.getType());
+  int64_t dim = isInput ? op.getCollectiveSplitDim() : op.getCollectiveConcatDim();
+  uint64_t bytes = type.getNumElements() * elementBytes(type.getElementType());
+  BufferShape shape;
+  // A side that is one whole tensor, not chunks of one.
+  if (dim < 0) {
+    shape.innerBytes = shape.strideBytes = bytes;
+    return shape;
+  }
+  comm::DomainOp domain = comm::lookupDomain(op, op.getCollectiveDomain());
+  int64_t size = domain.getUniformGroupSize().value_or(1);
+  for (int64_t i = 0; i < dim; ++i)
+    shape.outer *= type.getDimSize(i);
+  shape.strideBytes = shape.outer ? bytes / shape.outer : 0;
+  shape.innerBytes = shape.strideBytes / size;
+  return shape;
+}
+
+namespace {
+
+class Builder {
+public:
+  Builder(ModuleOp module, bool buffers) : module(module), buffers(buffers) {}
+  FailureOr<plan::Plan> run();
+
+private:
+  LogicalResult program(func::FuncOp function, StringRef name, StringRef issuer,
+                        ArrayRef<int64_t> ranks);
+  LogicalResult block(Block &block, plan::Node &node);
+  LogicalResult issue(comm::CollectiveOpInterface op);
+  plan::Buffer buffer(Value value, comm::CollectiveOpInterface op, bool isInput);
+
+  ModuleOp module;
+  bool buffers;
+  plan::Plan result;
+  plan::Program *current = nullptr;
+  func::FuncOp function;
+  llvm::StringMap<uint32_t> domains;
+  llvm::DenseMap<Operation *, uint32_t> sites;
+};
+
+} // namespace
+
+/// Where `value` lies: follows views to the arena, an input or an output.
+plan::Buffer Builder::buffer(Value value, comm::CollectiveOpInterface op,
+                             bool isInput) {
+  plan::Buffer result;
+  BufferShape shape = bufferShape(op, isInput);
+  result.outer = shape.outer;
+  result.innerBytes = shape.innerBytes;
+  result.strideBytes = shape.strideBytes;
+  result.space = plan::Buffer::Space::Foreign;
+  uint64_t offset = 0;
+  while (true) {
+    if (auto argument = dyn_cast<BlockArgument>(value)) {
+      if (argument.getOwner() != &function.getBody().front())
+        return result;
+      unsigned index = argument.getArgNumber();
+      if (function.getArgAttr(index, "comm.arena"))
+        result.space = plan::Buffer::Space::Arena;
+      else if (auto out = function.getArgAttrOfType<IntegerAttr>(index, "comm.output")) {
+        result.space = plan::Buffer::Space::Output;
+        result.index = out.getInt();
+      } else if (auto in = function.getArgAttrOfType<IntegerAttr>(index, "comm.input")) {
+        result.space = plan::Buffer::Space::Input;
+        result.index = in.getInt();
+      } else {
+        return result;
+      }
+      result.offset = offset;
+      return result;
+    }
+    if (auto view = value.getDefiningOp<memref::ViewOp>()) {
+      auto shift = getConstantIntValue(view.getByteShift());
+      if (!shift)
+        return result;
+      offset += *shift;
+      value = view.getSource();
+    } else if (auto collapse = value.getDefiningOp<memref::CollapseShapeOp>()) {
+      value = collapse.getSrc();
+    } else if (auto expand = value.getDefiningOp<memref::ExpandShapeOp>()) {
+      value = expand.getSrc();
+    } else if (auto castOp = value.getDefiningOp<memref::CastOp>()) {
+      value = castOp.getSource();
+    } else {
+      return result;
+    }
+  }
+}
+
+LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
+  plan::Issue issue;
+  issue.kind = static_cast<plan::Kind>(op.getCollectiveKind());
+  issue.synchronous = !op.isAsync();
+  issue.lane = op.getLane();
+  issue.location = describeLocation(op->getLoc());
+  auto domain = domains.find(op.getCollectiveDomain().getValue());
+  if (domain == domains.end())
+    return op->emitOpError() << "domain " << op.getCollectiveDomain()
+                             << " is not defined";
+  issue.domain = domain->second;
+  issue.root = op.getCollectiveRoot();
+  // The dialect numbers reductions like the plan (none, sum, prod, min, max, ...).
+  issue.reduction = static_cast<plan::Reduction>(op.getCollectiveReduction());
+  if (auto slot = op->getAttrOfType<StringAttr>("slot"))
+    issue.optional = slot.getValue() == "optional";
+  Value input = op.getCollectiveInput(), output = op.getCollectiveOutput();
+  Value data = input ? input : output;
+  if (data) {
+    auto type = cast<ShapedType>(data.getType());
+    if (!type.hasStaticShape())
+      return op->emitOpError("has no static shape; fix the dimension with --dim");
+    issue.dtype = fromMlirType(type.getElementType());
+    int64_t size = 1;
+    comm::DomainOp domainOp = comm::lookupDomain(op, op.getCollectiveDomain());
+    if (auto uniform = domainOp.getUniformGroupSize())
+      size = *uniform;
+    uint64_t count = type.getNumElements();
+    switch (op.getCollectiveKind()) {
+    case comm::CollectiveKind::reduce_scatter:
+    case comm::CollectiveKind::scatter:
+    case comm::CollectiveKind::all_to_all:
+      count /= size;
+      break;
+    default:
+      break;
+    }
+    issue.count = count;
+    uint64_t row = type.getRank() && type.getDimSize(0)
+                       ? type.getNumElements() / type.getDimSize(0)
+                       : 1;
+    for (int64_t extent : op.getCollectiveSendSizes())
+      issue.sendCounts.push_back(extent * row);
+    for (int64_t extent : op.getCollectiveRecvSizes())
+      issue.recvCounts.push_back(extent * row);
+  }
+  for (auto [source, target] : op.getCollectivePairs())
+    issue.pairs.push_back({static_cast<int32_t>(source), static_cast<int32_t>(target)});
+  if (buffers) {
+    if (input)
+      issue.buffers.push_back(buffer(input, op, true));
+    if (output)
+      issue.buffers.push_back(buffer(output, op, false));
+  }
+  sites[op] = current->issues.size();
+  current->issues.push_back(std::move(issue));
+  return success();
+}
+
+LogicalResult Builder::block(Block &block, plan::Node &node) {
+  for (Operation &op : block) {
+    if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op)) {
+      if (failed(issue(collective)))
+        return failure();
+      plan::Node child{plan::Node::Type::Issue};
+      child.site = sites[&op];
+      node.children.push_back(child);
+      continue;
+    }
+    if (auto wait = dyn_cast<comm::WaitOp>(op)) {
+      comm::StartOp start = wait.getStart();
+      if (!start || !sites.count(start))
+        return op.emitOpError("waits for a future whose comm.start is not known");
+      plan::Node child{plan::Node::Type::Wait};
+      child.site = sites[start];
+      node.children.push_back(child);
+      continue;
+    }
+    if (op.getNumRegions() == 0)
+      continue;
+    bool communicates = false;
+    op.walk([&](Operation *inner) { communicates |= comm::isIssue(inner); });
+    if (!communicates)
+      continue;
+    plan::Node child{isa<scf::ForOp, scf::WhileOp>(op) ? plan::Node::Type::Loop
+                                                       : plan::Node::Type::Branch};
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      if (auto count = loop.getStaticTripCount())
+        child.tripCount = count->getZExtValue();
+    for (Region &region : op.getRegions()) {
+      plan::Node arm{plan::Node::Type::Seq};
+      for (Block &inner : region)
+        if (failed(this->block(inner, arm)))
+          return failure();
+      child.children.push_back(std::move(arm));
+    }
+    node.children.push_back(std::move(child));
+  }
+  return success();
+}
+
+LogicalResult Builder::program(func::FuncOp entry, StringRef name, StringRef issuer,
+                               ArrayRef<int64_t> ranks) {
+  result.programs.emplace_back();
+  current = &result.programs.back();
+  function = entry;
+  current->name = name.str();
+  current->issuer = issuer.str();
+  current->ranks.assign(ranks.begin(), ranks.end());
+  return block(entry.getBody().front(), current->body);
+}
+
+FailureOr<plan::Plan> Builder::run() {
+  result.world = comm::getWorld(module);
+  for (auto domain : module.getOps<comm::DomainOp>()) {
+    domains[domain.getSymName()] = result.domains.size();
+    plan::Domain entry;
+    entry.name = domain.getSymName().str();
+    entry.priority = domain.getPriority();
+    for (ArrayRef<int64_t> group : domain.getGroupRanks())
+      entry.groups.emplace_back(group.begin(), group.end());
+    result.domains.push_back(std::move(entry));
+  }
+  bool any = false;
+  for (auto program : module.getOps<comm::ProgramOp>()) {
+    auto entry = module.lookupSymbol<func::FuncOp>(program.getEntry());
+    if (!entry || failed(this->program(entry, program.getSymName(),
+                                       program.getIssuer(), program.getRanks())))
+      return failure();
+    any = true;
+  }
+  if (any)
+    return result;
+  SmallVector<int64_t> all =
+      llvm::to_vector(llvm::seq<int64_t>(0, result.world));
+  for (func::FuncOp entry : entryFunctions(module))
+    if (failed(program(entry, entry.getSymName(), "", all)))
+      return failure();
+  return result;
+}
+
+FailureOr<plan::Plan> buildPlan(ModuleOp module, bool buffers) {
+  return Builder(module, buffers).run();
+}
+
+} // namespace concord

@@ -1,0 +1,280 @@
+//===- comm-opt.cpp - The compiler driver ---------------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Everything that mlir-opt does, and in addition: foreign models as input, told
+// apart by content; a mesh to compile for; and artefacts as output. Exit codes:
+// 0 done, 1 the input or the options are wrong, as mlir-opt.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Emit.h"
+#include "Options.h"
+#include "Passes.h"
+#include "Summary.h"
+#include "comm/Comm.h"
+#include "common/Artefact.h"
+#include "common/PlanBuilder.h"
+#include "onnx/Onnx.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/FileUtilities.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace mlir;
+using namespace concord;
+
+static llvm::cl::OptionCategory category("Concord options");
+static llvm::cl::opt<std::string> inputFile(llvm::cl::Positional,
+                                            llvm::cl::desc("<input: .onnx, .mlir>"),
+                                            llvm::cl::init("-"));
+static llvm::cl::opt<std::string> outputFile("o", llvm::cl::desc("Output file"),
+                                             llvm::cl::value_desc("FILE"),
+                                             llvm::cl::init("-"));
+static llvm::cl::opt<std::string>
+    importAs("import", llvm::cl::desc("Read the input as onnx or mlir, whatever it looks like"),
+             llvm::cl::init(""), llvm::cl::cat(category));
+static llvm::cl::opt<std::string>
+    emit("emit", llvm::cl::desc("What to write: mlir (default), plan, obj, so"),
+         llvm::cl::init("mlir"), llvm::cl::cat(category));
+static llvm::cl::opt<bool>
+    summaryOption("comm-summary", llvm::cl::desc("Print collectives and bytes per domain, "
+                                           "arena and certificate to standard error"),
+            llvm::cl::init(false), llvm::cl::cat(category));
+
+namespace {
+
+enum class Format { Mlir, Onnx };
+
+/// ONNX files begin with field 1 (ir_version, a varint) and hold zero bytes;
+/// MLIR is text or MLIR bytecode.
+Format sniff(StringRef data) {
+  if (data.starts_with("ML\xefR"))
+    return Format::Mlir;
+  StringRef head = data.take_front(4096);
+  bool binary = llvm::any_of(head, [](char c) {
+    auto byte = static_cast<unsigned char>(c);
+    return byte == 0 || (byte < 0x20 && byte != '\n' && byte != '\t' && byte != '\r' &&
+                         byte != '\f' && byte != '\v');
+  });
+  return binary ? Format::Onnx : Format::Mlir;
+}
+
+LogicalResult fail(const llvm::Twine &message) {
+  llvm::errs() << "comm-opt: error: " << message << "\n";
+  return failure();
+}
+
+OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &options) {
+  std::string message;
+  auto buffer = openInputFile(inputFile, &message);
+  if (!buffer) {
+    (void)fail(message);
+    return {};
+  }
+  Format format = sniff(buffer->getBuffer());
+  if (importAs == "onnx")
+    format = Format::Onnx;
+  else if (importAs == "mlir")
+    format = Format::Mlir;
+  else if (!importAs.empty()) {
+    (void)fail("--import takes onnx or mlir, not '" + importAs + "'");
+    return {};
+  } else if (StringRef(inputFile).ends_with(".onnx") && format != Format::Onnx) {
+    (void)fail(inputFile + ": this is text, not an ONNX model");
+    return {};
+  }
+  if (format == Format::Onnx) {
+    buffer.reset();
+    onnx::Model model;
+    try {
+      model = onnx::readModel(inputFile, options.read);
+    } catch (const std::exception &error) {
+      (void)fail(error.what());
+      return {};
+    }
+    ImportOptions import;
+    import.mesh = options.mesh;
+    import.world = options.world;
+    import.groupTypes = options.groupTypes;
+    return importOnnx(&context, model, import);
+  }
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
+  context.getOrLoadDialect<comm::CommDialect>()->getWeightStore().setDirectory(
+      inputFile == "-" ? std::string(".")
+                       : llvm::sys::path::parent_path(inputFile).empty()
+                             ? std::string(".")
+                             : llvm::sys::path::parent_path(inputFile).str());
+  ParserConfig config(&context);
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, config);
+  if (!module)
+    return {};
+  // A mesh on the command line is for a module that has none yet.
+  if (!options.mesh.empty()) {
+    if (getPhase(*module) > Phase::Imported) {
+      (void)fail(inputFile + ": is already partitioned; drop --mesh, --tp and --dp");
+      return {};
+    }
+    Builder builder(&context);
+    SmallVector<Attribute> mesh;
+    for (auto &[name, size] : options.mesh)
+      mesh.push_back(builder.getArrayAttr(
+          {builder.getStringAttr(name), builder.getI64IntegerAttr(size)}));
+    (*module)->setAttr("comm.mesh", builder.getArrayAttr(mesh));
+    (*module)->setAttr("comm.world", builder.getI64IntegerAttr(options.world));
+  }
+  return module;
+}
+
+/// `o` written as MLIR: parameters go to a file beside it.
+LogicalResult writeMlir(ModuleOp module) {
+  bool toFile = outputFile != "-" && !StringRef(outputFile).starts_with("/dev/");
+  if (toFile && getPhase(module) != Phase::Lowered) {
+    llvm::SmallString<256> weights(outputFile);
+    llvm::sys::path::replace_extension(weights, "weights");
+    std::string error = writeReferencedWeights(
+        module, std::string(weights), llvm::sys::path::filename(weights).str());
+    if (!error.empty())
+      return fail(error);
+  }
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  OpPrintingFlags flags;
+  flags.enableDebugInfo(/*enable=*/toFile, /*prettyForm=*/false);
+  module.print(os, flags);
+  os << "\n";
+  std::string error = writeFile(outputFile, text);
+  return error.empty() ? success() : fail(error);
+}
+
+LogicalResult writeOutput(ModuleOp module) {
+  std::string error;
+  if (emit == "mlir")
+    return writeMlir(module);
+  if (emit == "plan") {
+    FailureOr<plan::Plan> plan = buildPlan(module, getPhase(module) >= Phase::Planned);
+    if (failed(plan))
+      return failure();
+    error = writeFile(outputFile, plan::toJson(*plan) + "\n");
+  } else if (emit == "obj") {
+    std::string object = emitObject(module, error);
+    if (error.empty())
+      error = writeFile(outputFile, object);
+  } else if (outputFile == "-") {
+    error = "--emit=so needs -o NAME.so";
+  } else {
+    error = emitSharedObject(module, outputFile);
+  }
+  return error.empty() ? success() : fail(error);
+}
+
+LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
+  std::string error;
+  CompileOptions options = collectCompileOptions(error);
+  if (!error.empty())
+    return fail(error);
+  if (emit != "mlir" && emit != "plan" && emit != "obj" && emit != "so")
+    return fail("--emit takes mlir, plan, obj or so, not '" + emit + "'");
+
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.allowUnregisteredDialects(config.shouldAllowUnregisteredDialects());
+  context.loadDialect<comm::CommDialect, onnxir::OnnxDialect>();
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler handler(sources, &context, llvm::errs());
+  OwningOpRef<ModuleOp> module = readInput(context, options);
+  if (!module)
+    return failure();
+  StringRef stem = llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
+  (*module)->setAttr("comm.name", StringAttr::get(&context, stem));
+
+  PassManager manager(&context);
+  if (failed(applyPassManagerCLOptions(manager)))
+    return failure();
+  applyDefaultTimingPassManagerCLOptions(manager);
+  if (failed(config.setupPassPipeline(manager)))
+    return failure();
+  // The artefact needs the rest of the way, whatever was asked for before it.
+  if (emit == "so" || emit == "obj") {
+    PipelineOptions rest;
+    rest.to = "lowered";
+    PassManager planned(&context);
+    if (failed(manager.run(*module)))
+      return failure();
+    PipelineOptions first;
+    buildPipeline(planned, first);
+    if (failed(planned.run(*module)))
+      return failure();
+    if (summaryOption)
+      printSummary(*module, llvm::errs());
+    PassManager lowered(&context);
+    buildPipeline(lowered, rest);
+    if (failed(lowered.run(*module)))
+      return failure();
+  } else {
+    if (failed(manager.run(*module)))
+      return failure();
+    if (summaryOption)
+      printSummary(*module, llvm::errs());
+  }
+  return writeOutput(*module);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  registerAllPasses();
+  registerConcordPasses();
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  registry.insert<comm::CommDialect, onnxir::OnnxDialect>();
+  comm::registerBufferizationModels(registry);
+
+  registerAsmPrinterCLOptions();
+  registerMLIRContextCLOptions();
+  registerPassManagerCLOptions();
+  registerDefaultTimingManagerCLOptions();
+  MlirOptMainConfig::registerCLOptions(registry);
+  llvm::cl::ParseCommandLineOptions(argc, argv,
+                                    "Concord's compiler: mlir-opt, and ONNX models in, "
+                                    "artefacts out\n");
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldShowDialects()) {
+    for (StringRef name : registry.getDialectNames())
+      llvm::outs() << name << "\n";
+    return 0;
+  }
+  if (config.shouldListPasses()) {
+    printRegisteredPasses();
+    return 0;
+  }
+  // Test modes of mlir-opt run in mlir-opt's own driver.
+  if (config.shouldVerifyDiagnostics() || !config.inputSplitMarker().empty()) {
+    std::string message;
+    auto input = openInputFile(inputFile, &message);
+    auto output = openOutputFile(outputFile, &message);
+    if (!input || !output)
+      return asMainReturnCode(fail(message));
+    LogicalResult result = MlirOptMain(output->os(), std::move(input), registry, config);
+    if (succeeded(result))
+      output->keep();
+    return asMainReturnCode(result);
+  }
+  return asMainReturnCode(run(registry, config));
+}
