@@ -15,6 +15,15 @@
 using namespace concord;
 using namespace concord::rt;
 
+// Kernels call back while they run, so that transfers make progress under
+// compute; a library without kernels has no hook.
+extern "C" __attribute__((weak)) void
+concord_kernel_set_poll_hook(void (*hook)(void *), void *context);
+
+static void pollHook(void *context) {
+  concord_poll(static_cast<concord_context *>(context));
+}
+
 // A step holds the context for as long as it runs; what it calls is inside
 // already. Only THREAD_MULTIPLE, where a step cannot hold a lock that its own
 // calls take, locks for each call.
@@ -229,7 +238,11 @@ static int32_t step(concord_program &program) {
     return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
                 context.running->name.c_str());
   context.running = &program;
+  if (concord_kernel_set_poll_hook)
+    concord_kernel_set_poll_hook(pollHook, &context);
   int32_t status = program.desc->step(&program.args);
+  if (concord_kernel_set_poll_hook)
+    concord_kernel_set_poll_hook(nullptr, nullptr);
   context.running = nullptr;
   if (status != CONCORD_OK)
     return status;

@@ -157,17 +157,6 @@ int32_t Waiter::failure(const Op &waitedFor) {
     op = op->comm->head;
   const Comm &comm = *op->comm;
   const JobHeader &header = context.segment->header();
-  if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
-    char reason[sizeof header.abortReason];
-    std::memcpy(reason, header.abortReason, sizeof reason);
-    reason[sizeof reason - 1] = 0;
-    return fail(CONCORD_ERROR_ABORTED, "%s: rank %llu aborted the job: %s",
-                describe(*op).c_str(), (unsigned long long)who - 1, reason);
-  }
-  if (comm.block.header->revoked.load(std::memory_order_acquire))
-    return fail(CONCORD_ERROR_REVOKED, "%s: the communicator was revoked",
-                describe(*op).c_str());
-
   uint64_t missing = message ? missingPeer(*op) : missingMembers(*op);
   uint64_t dead = context.dead.load(std::memory_order_acquire);
   for (int i = 0; i < comm.size; ++i) {
@@ -186,11 +175,22 @@ int32_t Waiter::failure(const Op &waitedFor) {
                   describe(*op).c_str(), rank, (long long)slot.pid.load(),
                   context.rank, cause.c_str());
     }
-    if (state == CONCORD_RANK_FINALIZED)
+    if (state == CONCORD_RANK_FINALIZED &&
+        header.aborted.load(std::memory_order_acquire) == 0)
       return fail(CONCORD_ERROR_PEER_LEFT,
                   "%s: rank %d has finalized while rank %d waits for it",
                   describe(*op).c_str(), rank, context.rank);
   }
+  if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
+    char reason[sizeof header.abortReason];
+    std::memcpy(reason, header.abortReason, sizeof reason);
+    reason[sizeof reason - 1] = 0;
+    return fail(CONCORD_ERROR_ABORTED, "%s: rank %llu aborted the job: %s",
+                describe(*op).c_str(), (unsigned long long)who - 1, reason);
+  }
+  if (comm.block.header->revoked.load(std::memory_order_acquire))
+    return fail(CONCORD_ERROR_REVOKED, "%s: the communicator was revoked",
+                describe(*op).c_str());
   if (uint64_t broken =
           comm.block.header->broken.load(std::memory_order_acquire)) {
     uint64_t member = (broken >> 32) - 1;

@@ -109,11 +109,13 @@ void Weights::open(const std::string &path) {
 
 const Weights::Section *Weights::find(const std::string &section,
                                       int rank) const {
-  std::string name = section.substr(0, section.rfind('#'));
-  for (const std::string &candidate :
-       {name + "#" + std::to_string(rank), name + "#*"})
-    if (auto it = sections.find(candidate); it != sections.end())
-      return &it->second;
+  // A parameter's own name may have a '#' in it.
+  for (const std::string &name :
+       {section, section.substr(0, section.rfind('#'))})
+    for (const std::string &candidate :
+         {name + "#" + std::to_string(rank), name + "#*"})
+      if (auto it = sections.find(candidate); it != sections.end())
+        return &it->second;
   return nullptr;
 }
 

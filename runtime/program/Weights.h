@@ -36,8 +36,9 @@ public:
 
   /// Read and check the header. Throws Error: NOT_FOUND, CORRUPT.
   void open(const std::string &path);
-  /// The section of a parameter for a rank: NAME#RANK, else NAME#*, where NAME
-  /// is `section` up to its last '#'. Null when there is none.
+  /// The section of a parameter for a rank: PARAMETER#RANK, else PARAMETER#*.
+  /// `section` is the parameter's name, with or without such a suffix. Null when
+  /// there is none.
   const Section *find(const std::string &section, int rank) const;
   /// Map a section, compare its hash if asked to. Throws Error.
   const void *map(const Section &section, bool verify);

@@ -1,0 +1,67 @@
+//===- JobFile.h - What comm-run asks of one rank ---------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The job file, and the two files that a rank writes. All are JSON.
+//
+// Job: {"program": "path.so",
+//       "inputs":  [{"name": N, "file": F}...],   raw little-endian, dense, the
+//                                                 rank's local shape
+//       "outputs": [{"name": N, "file": F}...],   written likewise
+//       "repeat": K, "warmup": W,                 K >= 1 measured steps after W
+//       "state": [{"input": N, "output": N}...],  bound before the first step
+//       "json": F, "trace": F, "trace_steps": n}  "" or absent: not written;
+//                                                 n = 0: all measured steps
+//
+// Statistics: {"rank", "world", "program", "digest", "pid",
+//   "load_ns",               from the start of loading to ready
+//   "step_ns": [..],         one per measured step
+//   "minor_faults",          over all steps but the first
+//   "arena_bytes", "weight_bytes", "rss_bytes", "pss_bytes",
+//   "heap_peers_rss_bytes"}  part of the RSS that maps peers' heaps
+//
+// Trace, times in ns of CLOCK_MONOTONIC (the same for all processes of a host):
+//   {"rank", "world",
+//    "sites": [{"site", "kind", "domain", "lane", "location"}..],
+//    "steps": [[begin, end]..],
+//    "events": [[step, site, begin, returned, completed]..]}
+// `begin` to `returned` is the call of concord_issue; `completed` is equal to
+// `returned` for a synchronous site, else when concord_site_wait returned.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_TOOLS_CONCORD_RANK_JOBFILE_H
+#define CONCORD_TOOLS_CONCORD_RANK_JOBFILE_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace concord::tools {
+
+struct TensorFile {
+  std::string name, file;
+};
+
+struct JobFile {
+  std::string program;
+  std::vector<TensorFile> inputs, outputs;
+  std::vector<std::pair<std::string, std::string>> state;
+  uint64_t repeat = 1, warmup = 0, traceSteps = 0;
+  std::string statsFile, traceFile;
+};
+
+/// Read a job file. Throws std::runtime_error with one line for people.
+JobFile readJobFile(const std::string &path);
+
+/// Read exactly `bytes` bytes, the whole file, to `target`.
+void readTensor(const std::string &path, void *target, uint64_t bytes);
+/// Write a file, or leave none behind.
+void writeWhole(const std::string &path, const void *data, uint64_t bytes);
+
+} // namespace concord::tools
+
+#endif // CONCORD_TOOLS_CONCORD_RANK_JOBFILE_H

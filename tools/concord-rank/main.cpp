@@ -1,0 +1,393 @@
+//===- main.cpp - One rank of a compiled program --------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// `concord-rank JOB.json`: joins the job that the environment names, loads the
+// program, runs its steps and writes outputs, statistics and trace. A launcher
+// (comm-run) starts it once per rank; alone it is a job of one rank. JobFile.h
+// has the formats. Exit code 0, or 1 with one line on standard error.
+//
+//===----------------------------------------------------------------------===//
+
+#include "JobFile.h"
+#include "concord/concord.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+using namespace concord::tools;
+using nlohmann::json;
+
+// Around all steps but the first, for a library that is loaded before this
+// program and counts calls of the memory functions; without one they are null.
+extern "C" {
+__attribute__((weak)) void concord_memcount_begin(void);
+__attribute__((weak)) void concord_memcount_end(void);
+}
+
+namespace {
+
+int64_t now() {
+  timespec t;
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+struct StatusError : std::runtime_error {
+  StatusError(int32_t status, const std::string &text)
+      : std::runtime_error(text), status(status) {}
+  int32_t status;
+};
+
+/// True for errors that peers learn of by themselves, with better words than an
+/// abort would have.
+bool peersKnow(int32_t status) {
+  switch (status) {
+  case CONCORD_ERROR_PEER_DIED:
+  case CONCORD_ERROR_PEER_LEFT:
+  case CONCORD_ERROR_MISMATCH:
+  case CONCORD_ERROR_TIMEOUT:
+  case CONCORD_ERROR_BROKEN:
+  case CONCORD_ERROR_REVOKED:
+  case CONCORD_ERROR_ABORTED:
+    return true;
+  default:
+    return false;
+  }
+}
+
+void check(int32_t status) {
+  if (status != CONCORD_OK)
+    throw StatusError(status, std::string(concord_status_name(status)) + ": " +
+                                  concord_last_error());
+}
+
+/// Issues of the traced steps, in memory that is there before the first step.
+class Trace {
+public:
+  struct Event {
+    uint32_t step, site;
+    int64_t begin, returned, completed;
+  };
+
+  void reserve(uint64_t events, uint32_t sites) {
+    list.assign(events, Event{});
+    open.assign(sites, ~uint64_t(0));
+  }
+  void add(uint32_t site, int32_t phase, int64_t time) {
+    if (!recording || site >= open.size())
+      return;
+    if (phase == 0) {
+      open[site] = ~uint64_t(0);
+      if (used < list.size()) {
+        open[site] = used;
+        list[used++] = {step, site, time, time, time};
+      }
+      return;
+    }
+    if (open[site] == ~uint64_t(0))
+      return;
+    Event &event = list[open[site]];
+    event.completed = time;
+    if (phase == 1)
+      event.returned = time;
+  }
+  json events() const {
+    json all = json::array();
+    for (uint64_t i = 0; i < used; ++i) {
+      const Event &e = list[i];
+      all.push_back({e.step, e.site, e.begin, e.returned, e.completed});
+    }
+    return all;
+  }
+  static void callback(void *user, uint32_t site, int32_t phase, int64_t time) {
+    static_cast<Trace *>(user)->add(site, phase, time);
+  }
+
+  bool recording = false;
+  uint32_t step = 0;
+
+private:
+  std::vector<Event> list;
+  std::vector<uint64_t> open; ///< per site, its last event
+  uint64_t used = 0;
+};
+
+struct Memory {
+  uint64_t rss = 0, pss = 0, peers = 0;
+};
+
+/// Resident memory from /proc/self/smaps; mappings of the job's memory file
+/// that lie in peers' heaps are told by their place in it.
+Memory measureMemory(int rank, int world) {
+  Memory memory;
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  // The job's file has control data first and then one heap per rank; every
+  // heap is a mapping of its own, in order.
+  int heap = -2;
+  bool job = false;
+  while (std::getline(maps, line)) {
+    uint64_t from, to, value;
+    if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " ", &from, &to) ==
+        2) {
+      job = line.find("concord-job") != std::string::npos ||
+            line.find("/concord-") != std::string::npos;
+      if (job)
+        ++heap;
+    } else if (std::sscanf(line.c_str(), "Rss: %" SCNu64, &value) == 1) {
+      memory.rss += value * 1024;
+      if (job && heap >= 0 && heap < world && heap != rank)
+        memory.peers += value * 1024;
+    } else if (std::sscanf(line.c_str(), "Pss: %" SCNu64, &value) == 1) {
+      memory.pss += value * 1024;
+    }
+  }
+  return memory;
+}
+
+class Runner {
+public:
+  explicit Runner(const JobFile &job) : job(job) {}
+  ~Runner() {
+    concord_program_unload(program);
+    concord_context_finalize(context);
+  }
+  void run();
+  int rank() const { return ownRank; }
+
+private:
+  uint32_t find(bool input, const std::string &name);
+  concord_entry entry(bool input, uint32_t index);
+  void load();
+  void steps();
+  void write();
+
+  const JobFile &job;
+  concord_context *context = nullptr;
+  concord_program *program = nullptr;
+  concord_comm *world = nullptr;
+  int32_t ownRank = -1, ranks = 1;
+  int64_t loadTime = 0;
+  std::vector<int64_t> begins, ends;
+  long minorFaults = 0;
+  Trace trace;
+};
+
+concord_entry Runner::entry(bool input, uint32_t index) {
+  concord_entry value{};
+  value.struct_size = sizeof value;
+  check(input ? concord_program_input(program, index, &value)
+              : concord_program_output(program, index, &value));
+  return value;
+}
+
+uint32_t Runner::find(bool input, const std::string &name) {
+  uint32_t count = 0;
+  check(input ? concord_program_num_inputs(program, &count)
+              : concord_program_num_outputs(program, &count));
+  std::string known;
+  for (uint32_t i = 0; i < count; ++i) {
+    std::string candidate = entry(input, i).name;
+    if (candidate == name)
+      return i;
+    known += (known.empty() ? "" : ", ") + candidate;
+  }
+  throw std::runtime_error(job.program + " has no " +
+                           (input ? "input" : "output") + " '" + name +
+                           "'; it has: " + known);
+}
+
+void Runner::load() {
+  check(concord_context_create(nullptr, &context));
+  check(concord_context_rank(context, &ownRank, &ranks));
+  check(concord_comm_world(context, &world));
+  concord_program_options options{};
+  options.struct_size = sizeof options;
+  if (!job.traceFile.empty()) {
+    options.trace = Trace::callback;
+    options.trace_user = &trace;
+  }
+  int64_t start = now();
+  check(concord_program_load(context, job.program.c_str(), &options, &program));
+  loadTime = now() - start;
+  for (const TensorFile &input : job.inputs) {
+    uint32_t index = find(true, input.name);
+    void *data = nullptr;
+    check(concord_program_input_data(program, index, &data));
+    readTensor(input.file, data, entry(true, index).local_bytes);
+  }
+  for (const TensorFile &output : job.outputs)
+    find(false, output.name);
+  for (const auto &[input, output] : job.state)
+    check(concord_program_bind_state(program, find(true, input),
+                                     find(false, output)));
+}
+
+void Runner::steps() {
+  begins.assign(job.repeat, 0);
+  ends.assign(job.repeat, 0);
+  if (!job.traceFile.empty()) {
+    concord_program_info info{};
+    info.struct_size = sizeof info;
+    check(concord_program_info_query(program, &info));
+    uint64_t traced =
+        job.traceSteps ? std::min(job.traceSteps, job.repeat) : job.repeat;
+    // Loops issue a site several times a step; a bound keeps memory bounded.
+    trace.reserve(std::min<uint64_t>(traced * info.num_sites * 4 + 64, 1 << 20),
+                  info.num_sites);
+  }
+  uint64_t total = job.warmup + job.repeat;
+  rusage before{}, after{};
+  check(concord_barrier(world, nullptr));
+  for (uint64_t i = 0; i < total; ++i) {
+    if (i == 1) {
+      ::getrusage(RUSAGE_SELF, &before);
+      if (concord_memcount_begin)
+        concord_memcount_begin();
+    }
+    uint64_t measured = i - job.warmup; // huge during warm-up
+    trace.recording =
+        i >= job.warmup && (job.traceSteps == 0 || measured < job.traceSteps);
+    trace.step = uint32_t(measured);
+    int64_t begin = now();
+    int32_t status = concord_program_step(program);
+    int64_t end = now();
+    if (status != CONCORD_OK) {
+      // Generated code may hand a kernel's status on without any words.
+      std::string words = concord_last_error();
+      throw StatusError(
+          status,
+          std::string(concord_status_name(status)) + " in step " +
+              std::to_string(i) + ": " +
+              (words == "no error" ? concord_status_text(status, 0) : words));
+    }
+    if (i >= job.warmup) {
+      begins[measured] = begin;
+      ends[measured] = end;
+    }
+  }
+  if (total > 1) {
+    if (concord_memcount_end)
+      concord_memcount_end();
+    ::getrusage(RUSAGE_SELF, &after);
+    minorFaults = after.ru_minflt - before.ru_minflt;
+  }
+}
+
+void Runner::write() {
+  for (const TensorFile &output : job.outputs) {
+    uint32_t index = find(false, output.name);
+    void *data = nullptr;
+    check(concord_program_output_data(program, index, &data));
+    writeWhole(output.file, data, entry(false, index).local_bytes);
+  }
+  concord_program_info info{};
+  info.struct_size = sizeof info;
+  check(concord_program_info_query(program, &info));
+  if (!job.statsFile.empty()) {
+    Memory memory = measureMemory(ownRank, ranks);
+    json stats = {{"rank", ownRank},
+                  {"world", ranks},
+                  {"program", info.name},
+                  {"digest", info.digest},
+                  {"pid", ::getpid()},
+                  {"load_ns", loadTime},
+                  {"minor_faults", minorFaults},
+                  {"arena_bytes", info.arena_bytes},
+                  {"weight_bytes", info.weight_bytes},
+                  {"rss_bytes", memory.rss},
+                  {"pss_bytes", memory.pss},
+                  {"heap_peers_rss_bytes", memory.peers}};
+    json &times = stats["step_ns"] = json::array();
+    for (size_t i = 0; i < begins.size(); ++i)
+      times.push_back(ends[i] - begins[i]);
+    std::string text = stats.dump() + "\n";
+    writeWhole(job.statsFile, text.data(), text.size());
+  }
+  if (!job.traceFile.empty()) {
+    const char *planText = nullptr;
+    check(concord_program_plan_json(program, &planText));
+    json root = {{"rank", ownRank}, {"world", ranks}};
+    json &sites = root["sites"] = json::array();
+    json plan = json::parse(planText);
+    for (const json &each : plan["programs"]) {
+      const json &members = each["ranks"];
+      bool mine = members.empty();
+      for (const json &member : members)
+        mine |= member == ownRank;
+      if (!mine)
+        continue;
+      for (const json &issue : each["issues"])
+        sites.push_back({{"site", issue["site"]},
+                         {"kind", issue["kind"]},
+                         {"domain", issue["domain"]},
+                         {"lane", issue["lane"]},
+                         {"location", issue["location"]}});
+      break;
+    }
+    json &list = root["steps"] = json::array();
+    for (size_t i = 0; i < begins.size(); ++i)
+      list.push_back({begins[i], ends[i]});
+    root["events"] = trace.events();
+    std::string text =
+        root.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    writeWhole(job.traceFile, text.data(), text.size());
+  }
+}
+
+void Runner::run() {
+  try {
+    load();
+    steps();
+    write();
+  } catch (const StatusError &error) {
+    if (context && !peersKnow(error.status))
+      concord_context_abort(context, error.what());
+    throw;
+  } catch (const std::exception &error) {
+    if (context)
+      concord_context_abort(context, error.what());
+    throw;
+  }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc != 2 || argv[1][0] == '-') {
+    std::fprintf(stderr,
+                 "usage: concord-rank JOB.json\n"
+                 "One rank of a compiled program; comm-run starts it.\n");
+    return argc == 2 && std::strcmp(argv[1], "--help") == 0 ? 0 : 2;
+  }
+  int rank = -1;
+  try {
+    JobFile job = readJobFile(argv[1]);
+    Runner runner(job);
+    try {
+      runner.run();
+    } catch (...) {
+      rank = runner.rank();
+      throw;
+    }
+  } catch (const std::exception &error) {
+    if (rank >= 0)
+      std::fprintf(stderr, "concord-rank: rank %d: %s\n", rank, error.what());
+    else
+      std::fprintf(stderr, "concord-rank: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
