@@ -16,21 +16,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "../GemmHot.h"
+#include "Tiles.h"
 #include "Vec.h"
 #include "VecMath.h"
 
 namespace concord::kernels {
 namespace {
-
-#if defined(__AVX512F__)
-constexpr int MR = 14;
-#elif defined(__AVX2__)
-constexpr int MR = 6;
-#elif defined(__aarch64__)
-constexpr int MR = 8;
-#else
-constexpr int MR = 4;
-#endif
 
 constexpr int64_t kMostK = 1024;    ///< k per block: a panel of B fits L2
 constexpr int64_t kMostKPack = 512; ///< the same where blocks of B are packed
@@ -85,12 +76,6 @@ INLINE void addRow(V *acc, const V *b, const S *from, int64_t lda) {
   for (int j = 0; j < N; ++j)
     acc[j] = fma(av, b[j], acc[j]);
 }
-
-/// Memory that later tiles read, fetched into L2 one line per step of k.
-struct Ahead {
-  const char *line;
-  int64_t step; ///< 64, or 0 when there is nothing to fetch
-};
 
 /// acc[rows of A][NP panels of NV vectors] = in + A x B over k steps.
 template <class BT, int M, int NV, int NP>
@@ -597,6 +582,16 @@ void run(GemmType type, const GemmShape &shape, const GemmOperands &operands,
 }
 
 } // namespace
+
+namespace CONCORD_CAT(hot_, CONCORD_HOT_CLASS) {
+TileF32 tileF32(int64_t rows, bool half) {
+  return narrowTile<float>(rows, half);
+}
+void packF32(const float *b, int64_t ldb, bool transposed, int64_t k, int64_t n,
+             float *packed) {
+  packColumns(b, ldb, transposed, k, n, packed);
+}
+} // namespace CONCORD_CAT(hot_,CONCORD_HOT_CLASS)
 
 extern const GemmTable CONCORD_HOT_TABLE(gemmTable);
 const GemmTable CONCORD_HOT_TABLE(gemmTable) = {workspaceFor, packedElements,
