@@ -293,9 +293,10 @@ constexpr auto powFn = [](auto x, auto y, const double *) {
 /// params[0]: 1 for a right shift.
 constexpr auto shiftFn = [](auto x, auto y, const double *p) {
   using T = decltype(x);
-  if (y >= T(64))
+  uint64_t count = static_cast<uint64_t>(y), value = static_cast<uint64_t>(x);
+  if (count >= 64)
     return T(0);
-  return p[0] != 0 ? static_cast<T>(x >> y) : static_cast<T>(x << y);
+  return static_cast<T>(p[0] != 0 ? value >> count : value << count);
 };
 
 constexpr auto bitAndFn = [](auto x, auto y, const double *) { return x & y; };

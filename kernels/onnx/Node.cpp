@@ -87,6 +87,7 @@ public:
     auto [next, error] = std::from_chars(token.data(), end, result.i);
     if (error == std::errc() && next == end) {
       result.f = static_cast<double>(result.i);
+      result.isInteger = true;
       return result;
     }
     uint64_t big = 0;
@@ -94,6 +95,7 @@ public:
     if (errorBig == std::errc() && nextBig == end) {
       result.i = static_cast<int64_t>(big);
       result.f = static_cast<double>(big);
+      result.isInteger = true;
       return result;
     }
     auto [nextF, errorF] = std::from_chars(token.data(), end, result.f);
@@ -145,7 +147,7 @@ TensorInfo tensorFrom(const AttrValue &value) {
   int64_t span = 1;
   for (size_t i = 1; i < value.items.size(); ++i) {
     const AttrValue::Item &item = value.items[i];
-    if (item.isText || item.i < 0 || item.i > kMaxElements)
+    if (!item.isInteger || item.i < 0 || item.i > kMaxElements)
       throw InvalidError("onnx kernel description: bad dimension '" + item.s +
                          "'");
     info.dims.push_back(item.i);
@@ -193,7 +195,7 @@ NodeInfo NodeInfo::parse(std::string_view text) {
       node.out = tensorList(parser);
     } else if (key == "opset") {
       AttrValue value = parser.value();
-      if (value.isList || value.items[0].isText)
+      if (value.isList || !value.items[0].isInteger)
         throw InvalidError("onnx kernel description: bad opset");
       node.opset = value.items[0].i;
     } else if (key.starts_with("attr.")) {
@@ -231,7 +233,7 @@ int64_t NodeInfo::intAttr(std::string_view key, int64_t otherwise) const {
   const AttrValue *value = rawAttr(key);
   if (!value)
     return otherwise;
-  if (value->items.size() != 1 || value->items[0].isText)
+  if (value->items.size() != 1 || !value->items[0].isInteger)
     throw InvalidError(name + ": attribute " + std::string(key) +
                        " must be an integer");
   return value->items[0].i;
@@ -262,7 +264,7 @@ std::vector<int64_t> NodeInfo::intsAttr(std::string_view key) const {
   std::vector<int64_t> result;
   if (const AttrValue *value = rawAttr(key))
     for (const AttrValue::Item &item : value->items) {
-      if (item.isText)
+      if (!item.isInteger)
         throw InvalidError(name + ": attribute " + std::string(key) +
                            " must be integers");
       result.push_back(item.i);

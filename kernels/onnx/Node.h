@@ -69,7 +69,7 @@ struct TensorInfo {
 /// of it that makes sense.
 struct AttrValue {
   struct Item {
-    bool isText = false;
+    bool isText = false, isInteger = false;
     int64_t i = 0;
     double f = 0;
     std::string s;

@@ -84,7 +84,7 @@ Body buildMaxPool(Plan &plan) {
           r(out)[to] = best < 0 ? lowest : src[best];
           if (indices) {
             int64_t index = std::max<int64_t>(best, 0);
-            if (columnMajor) {
+            if (columnMajor && best >= 0) {
               int64_t rest = index, turned = 0, scale = w.inSize;
               for (int d = w.rank - 1; d >= 0; --d) {
                 scale /= w.in[d];

@@ -19,9 +19,13 @@ import os
 import re
 import sys
 
-import numpy as np
-import onnx
-from onnx import numpy_helper
+try:
+    import numpy as np
+    import onnx
+    from onnx import numpy_helper
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(77)
 
 DTYPES = {
     1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64",
