@@ -217,7 +217,7 @@ int64_t Builder::extent(const wire::Extents::Extent &dim, size_t axis,
     fail("input '" + input + "': dimension " + std::to_string(axis) +
          " has neither a size nor a name; give the input's whole shape, for "
          "example --shape " +
-         input + "=1,128");
+         input + "=1x128");
   std::optional<int64_t> value = dimValue(name);
   if (!value)
     fail("input '" + input + "': dimension " + std::to_string(axis) + " ('" +
@@ -265,7 +265,7 @@ TensorType Builder::inputType(const wire::ValueInfo &info) {
     result.shape = bound->second.type.shape;
   } else if (!type.tensor_type().has_shape()) {
     fail(what + " declares no shape; give it, for example --shape " +
-         info.name() + "=1,128");
+         info.name() + "=1x128");
   } else {
     for (const auto &dim : type.tensor_type().shape().dim())
       result.shape.push_back(extent(dim, result.shape.size(), info.name()));

@@ -147,7 +147,9 @@ Rule attention(const NodeView &v) {
   b.factor(b.in(0)[0], batchAt, {{0, 0}, {1, 0}, {2, 0}, {3, 0}});
   // Grouped queries: a key head goes with all the query heads that read it.
   b.factor(kvHeads, headAt, {{0, headDim}, {1, 1}, {2, 1}, {3, 1}});
-  if (kvHeads == 1) // all query heads read the one key head
+  // All query heads read the one key head; a present state would be whole,
+  // which a factor of every result cannot say.
+  if (kvHeads == 1 && !b.hasOut(1) && !b.hasOut(2))
     b.factor(heads, queryHeadAt, {{0, headDim}, {3, 1}});
   return b.take();
 }

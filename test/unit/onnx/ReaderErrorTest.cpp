@@ -372,7 +372,7 @@ TEST(BadInput, ShapesTypesAndBindings) {
   auto *type = m.graph()->mutable_input(0)->mutable_type();
   type->mutable_tensor_type()->clear_shape();
   EXPECT_THAT(m.error(), HasSubstr("declares no shape; give it, for example "
-                                   "--shape x=1,128"));
+                                   "--shape x=1x128"));
   ReadOptions options;
   options.inputShapes["y"] = {1};
   EXPECT_THAT(oneNode("Relu").error(options),

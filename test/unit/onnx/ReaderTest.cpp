@@ -663,6 +663,24 @@ TEST(Registry, SortedAndComplete) {
   EXPECT_FALSE(findOp("", "Nonsense"));
 }
 
+TEST(Registry, DocsListEveryOperator) {
+  const std::string page = readFile("docs/onnx.md");
+  ASSERT_FALSE(page.empty()) << "run from the repository's root";
+  size_t rows = 0;
+  for (size_t at = page.find("| operator |");
+       (at = page.find("\n| ", at + 1)) != std::string::npos;)
+    ++rows;
+  EXPECT_EQ(rows, allOps().size());
+  for (const OpDef &op : allOps()) {
+    std::string row = "\n| ";
+    if (!op.domain.empty())
+      row += std::string(op.domain) + ".";
+    row += std::string(op.name) + " | " + std::to_string(op.sinceOpset) +
+           " | " + (op.shard ? "yes" : "") + " |";
+    EXPECT_NE(page.find(row), std::string::npos) << row;
+  }
+}
+
 TEST(Describe, RendersMechanically) {
   Node node;
   node.opType = "Conv";

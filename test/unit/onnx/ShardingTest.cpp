@@ -347,6 +347,18 @@ int checkRule(const Case &c, Rng &rng) {
   for (const Factor &f : rule.factors) {
     EXPECT_EQ(f.operands.size(), v.inputs.size());
     EXPECT_EQ(f.results.size(), v.outputs.size());
+    auto divides = [&](const DimRef &at, const TensorType &type) {
+      return at.dim < 0 || (at.dim < static_cast<int32_t>(type.shape.size()) &&
+                            type.shape[at.dim] % (at.outer * f.size) == 0);
+    };
+    for (size_t i = 0; i < f.operands.size(); ++i)
+      EXPECT_TRUE(divides(f.operands[i], v.inputs[i])) << c.node.opType;
+    for (size_t i = 0; i < f.results.size(); ++i) {
+      EXPECT_TRUE(divides(f.results[i], v.outputs[i])) << c.node.opType;
+      // Nothing says how a result that lacks the loop would come about.
+      EXPECT_EQ(f.results[i].dim < 0, f.reduction != Reduction::None)
+          << c.node.opType;
+    }
     for (int64_t parts : {2, 3, 4}) {
       if (f.size % parts != 0)
         continue;
