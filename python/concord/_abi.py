@@ -176,7 +176,8 @@ def library():
                     "libconcord.so is neither in build/lib nor named by "
                     "CONCORD_LIBRARY"
                 )
-            loaded = ctypes.CDLL(str(path))
+            # Programs find the functions they call among the global symbols.
+            loaded = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
             for name, (result, arguments) in _PROTOTYPES.items():
                 function = getattr(loaded, name)
                 function.argtypes = arguments

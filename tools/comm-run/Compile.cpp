@@ -355,10 +355,11 @@ fs::path cacheDir() {
 std::vector<std::string> compileArguments(const Options &options,
                                           const Source &source) {
   std::vector<std::string> arguments = options.compile;
-  if (source.kind == Source::Kind::PerRankModels)
+  if (source.kind == Source::Kind::PerRankModels &&
+      compileOption(options, "--world").empty())
     arguments.push_back("--world=" + std::to_string(options.ranks));
-  else if (source.kind == Source::Kind::Model && options.ranks > 1 &&
-           meshSize(options) == 0)
+  if (source.kind == Source::Kind::Model && options.ranks > 1 &&
+      meshSize(options) == 0)
     arguments.push_back("--tp=" + std::to_string(options.ranks));
   bool pipeline = std::any_of(options.compile.begin(), options.compile.end(),
                               [](const auto &argument) {
@@ -393,13 +394,14 @@ Artefact obtainArtefact(const Options &options) {
   if (source.kind == Source::Kind::Partitioned && options.ranks &&
       source.world != options.ranks)
     wrongRanks(options.program + " was partitioned for", source.world);
-  if (source.kind == Source::Kind::PerRankModels && !options.ranks)
+  if (source.kind == Source::Kind::PerRankModels && !options.ranks && !mesh)
     throw Error(options.program + ": a model per rank needs -n N");
 
   fs::path compiler = executableDir() / "comm-opt";
   std::vector<std::string> arguments = compileArguments(options, source);
   std::string key =
-      cacheKey(options.program, options.ranks, arguments, compiler);
+      cacheKey(options.program, options.ranks ? options.ranks : mesh, arguments,
+               compiler);
   fs::path cache = cacheDir(), entry = cache / key;
   std::string stem = fs::path(options.program).stem().string();
   if (size_t at = stem.find("{rank}"); at != std::string::npos)

@@ -62,8 +62,8 @@ Options parseOptions(std::vector<std::string> arguments);
 /// `--name=value`; the last one wins, and "" means it is not there.
 std::string compileOption(const Options &options, const std::string &name);
 
-/// The number of ranks that --mesh, --tp, --dp, --pp, --ep ask for; 0 when none
-/// of them is given. Throws Error when one is malformed.
+/// The number of ranks that --mesh, --tp, --dp, --pp, --ep, else --world, ask
+/// for; 0 when none of them is given. Throws Error when one is malformed.
 int64_t meshSize(const Options &options);
 
 } // namespace concord::tools

@@ -111,8 +111,9 @@ json number(double value) {
 void writeJson(const fs::path &path, const Options &options,
                const Artefact &artefact, const ProgramMeta &meta,
                const std::vector<InputSources> &sources,
-               const std::vector<OutputReport> &outputs, const Latency &latency,
+               const std::vector<OutputReport> &outputs, const RankStats &stats,
                const RunResult &run, int exitCode) {
+  const Latency &latency = stats.latency;
   json root = {{"program", options.program},
                {"artefact", artefact.path.string()},
                {"name", meta.name},
@@ -167,13 +168,17 @@ void writeJson(const fs::path &path, const Options &options,
     }
     list.push_back(std::move(item));
   }
-  if (!latency.seconds.empty())
+  if (!latency.seconds.empty()) {
+    root["step_seconds"] = latency.seconds;
     root["latency"] = {{"steps", latency.seconds.size()},
                        {"warmup", options.warmup},
                        {"min_s", latency.least},
                        {"median_s", latency.median},
-                       {"p99_s", latency.p99},
-                       {"per_step_s", latency.seconds}};
+                       {"p99_s", latency.p99}};
+  }
+  json &ranks = root["ranks"] = json::array();
+  for (const std::string &text : stats.texts)
+    ranks.push_back(json::parse(text));
   if (run.exitCode != ExitOk)
     root["failure"] = {{"rank", run.failedRank},
                        {"message", run.message},

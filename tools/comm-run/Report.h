@@ -17,8 +17,6 @@
 #include "Job.h"
 #include "common/Compare.h"
 
-#include <nlohmann/json_fwd.hpp>
-
 namespace concord::tools {
 
 /// What happened to one output tensor.
@@ -39,10 +37,16 @@ struct Latency {
   double least = 0, median = 0, p99 = 0;
 };
 
-/// Combine the ranks' statistics files (one list of step times each). Ranks
-/// that wrote fewer steps shorten the result. Throws Error for a file that is
-/// unusable.
-Latency readLatency(const Job &job, const ProgramMeta &meta);
+/// What the ranks said of themselves (concord-rank's statistics, JobFile.h
+/// there).
+struct RankStats {
+  Latency latency;                ///< a step takes as long as its slowest rank
+  std::vector<std::string> texts; ///< per rank, a JSON object
+};
+
+/// Read the ranks' statistics files. Throws RankError for one that is not
+/// usable.
+RankStats readStats(const Job &job, const ProgramMeta &meta);
 
 /// Sort and pick: the median is the lower middle; p99 is the smallest value
 /// that 99 % of the steps do not exceed.
@@ -50,8 +54,9 @@ Latency latencyOf(std::vector<double> seconds);
 
 /// Merge the ranks' event files to one in the Trace Event Format that Perfetto
 /// and chrome://tracing read: a process per rank, a thread for compute and one
-/// per stream.
+/// per stream. Names come from the plan table in `program`.
 void writeTrace(const Job &job, const ProgramMeta &meta,
+                const std::filesystem::path &program,
                 const std::filesystem::path &path);
 
 /// Look at a tensor: digest, range, elements that are not finite.
@@ -64,7 +69,7 @@ void printOutput(const OutputReport &output, double rtol, double atol);
 void writeJson(const std::filesystem::path &path, const Options &options,
                const Artefact &artefact, const ProgramMeta &meta,
                const std::vector<InputSources> &sources,
-               const std::vector<OutputReport> &outputs, const Latency &latency,
+               const std::vector<OutputReport> &outputs, const RankStats &stats,
                const RunResult &run, int exitCode);
 
 } // namespace concord::tools

@@ -151,18 +151,19 @@ int runProgram(const Options &options) {
   RunResult run = job.run();
 
   std::vector<OutputReport> outputs;
-  Latency latency;
+  RankStats stats;
   int exitCode = run.exitCode;
   if (exitCode == ExitOk) {
     outputs = takeOutputs(options, job, meta);
-    latency = readLatency(job, meta);
+    stats = readStats(job, meta);
+    const Latency &latency = stats.latency;
     if (options.repeat > 1)
       std::printf("latency of %zu steps on %lld ranks: min %.3f ms, median "
                   "%.3f ms, p99 %.3f ms\n",
                   latency.seconds.size(), static_cast<long long>(meta.world),
                   latency.least * 1e3, latency.median * 1e3, latency.p99 * 1e3);
     if (!options.traceFile.empty()) {
-      writeTrace(job, meta, options.traceFile);
+      writeTrace(job, meta, artefact.path, options.traceFile);
       std::fprintf(stderr,
                    "comm-run: wrote %s; open it at "
                    "https://ui.perfetto.dev\n",
@@ -186,7 +187,7 @@ int runProgram(const Options &options) {
   }
   if (!options.jsonFile.empty())
     writeJson(options.jsonFile, options, artefact, meta, sources, outputs,
-              latency, run, exitCode);
+              stats, run, exitCode);
   return exitCode;
 }
 
