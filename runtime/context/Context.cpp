@@ -166,7 +166,6 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
   if (heapBytes == 0)
     heapBytes = envBytes("CONCORD_HEAP_BYTES", kDefaultHeapBytes);
   auto context = std::make_unique<concord_context>();
-  context->threadLevel = config.thread_level;
   context->stageAlways = config.stage_always;
   if (config.gate_mode)
     context->gateMode = config.gate_mode;
@@ -211,6 +210,8 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     leaveJob(context.release(), false);
     throw;
   }
+  // Until here one thread had it to itself.
+  context->threadLevel = config.thread_level;
   if (context->job)
     context->job->contexts.fetch_add(1);
   return context.release();

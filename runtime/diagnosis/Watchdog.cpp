@@ -100,7 +100,7 @@ Watchdog::~Watchdog() {
 void Watchdog::markDead(int rank) {
   RankSlot &slot = context.segment->slot(rank);
   uint32_t state = slot.state.load(std::memory_order_acquire);
-  if (state == CONCORD_RANK_FINALIZED) {
+  if (state == CONCORD_RANK_FINALIZED || state == CONCORD_RANK_ABORTED) {
     context.segment->announce();
     return;
   }

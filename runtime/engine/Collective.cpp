@@ -439,6 +439,8 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
   op.fingerprint = uint64_t(r.kind) | uint64_t(r.dtype) << 4 |
                    uint64_t(r.reduction) << 8 | uint64_t(r.root + 1) << 11 |
                    (uneven(r) ? hash : count) << 18;
+  if (message) // both sides say the same: dtype and count
+    op.fingerprint = uint64_t(r.dtype) << 4 | count << 18;
   uint64_t payload = chunked(r.kind, true) ? total : r.chunk;
   op.inlined = !uneven(r) && payload <= kInlineLimit;
   if (message || op.inlined || comm.size == 1)

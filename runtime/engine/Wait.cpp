@@ -159,6 +159,7 @@ int32_t Waiter::failure(const Op &waitedFor) {
   const JobHeader &header = context.segment->header();
   uint64_t missing = message ? missingPeer(*op) : missingMembers(*op);
   uint64_t dead = context.dead.load(std::memory_order_acquire);
+  int left = -1;
   for (int i = 0; i < comm.size; ++i) {
     if (!(missing >> i & 1))
       continue;
@@ -175,11 +176,8 @@ int32_t Waiter::failure(const Op &waitedFor) {
                   describe(*op).c_str(), rank, (long long)slot.pid.load(),
                   context.rank, cause.c_str());
     }
-    if (state == CONCORD_RANK_FINALIZED &&
-        header.aborted.load(std::memory_order_acquire) == 0)
-      return fail(CONCORD_ERROR_PEER_LEFT,
-                  "%s: rank %d has finalized while rank %d waits for it",
-                  describe(*op).c_str(), rank, context.rank);
+    if (state == CONCORD_RANK_FINALIZED)
+      left = rank;
   }
   if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
     char reason[sizeof header.abortReason];
@@ -196,12 +194,23 @@ int32_t Waiter::failure(const Op &waitedFor) {
     uint64_t member = (broken >> 32) - 1;
     int rank = member < comm.ranks.size() ? comm.ranks[member] : -1;
     int32_t first = int32_t(broken & 0xffff);
-    // The same words everywhere, so that every log names the cause.
+    // The same cause everywhere: a member may hear of a death from another one
+    // before its own watchdog does.
+    uint64_t died = header.firstDead.load(std::memory_order_acquire);
+    if (first == CONCORD_ERROR_PEER_DIED && died)
+      return fail(CONCORD_ERROR_PEER_DIED,
+                  "%s: rank %llu died (seen by rank %d)", describe(*op).c_str(),
+                  (unsigned long long)died - 1, rank);
     return fail(first == CONCORD_ERROR_MISMATCH ? CONCORD_ERROR_MISMATCH
                                                 : CONCORD_ERROR_BROKEN,
                 "%s: broken by rank %d: %s", describe(*op).c_str(), rank,
                 statusText(first, 0));
   }
+  // Only now: a rank that gave up because of one of the above has left, too.
+  if (left >= 0)
+    return fail(CONCORD_ERROR_PEER_LEFT,
+                "%s: rank %d has finalized while rank %d waits for it",
+                describe(*op).c_str(), left, context.rank);
   if (slow && context.timeoutSeconds > 0 &&
       double(nowNanoseconds() - began) > context.timeoutSeconds * 1e9) {
     std::string who;
