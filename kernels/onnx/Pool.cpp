@@ -193,6 +193,11 @@ Body buildMaxUnpool(Plan &plan) {
   require(int(kernel.size()) == rank, "kernel_shape has a wrong length");
   std::vector<int64_t> virtualDims = {x.dims[0], x.dims[1]};
   for (int d = 0; d < rank; ++d) {
+    constexpr int64_t kFar = int64_t(1) << 20;
+    auto small = [](int64_t v) { return v > -kFar && v < kFar; };
+    require(small(strides[d]) && small(pads[d]) && small(pads[d + rank]) &&
+                small(kernel[d]) && x.dims[d + 2] < (int64_t(1) << 40),
+            "a window parameter is out of range");
     int64_t size =
         (x.dims[d + 2] - 1) * strides[d] - pads[d] - pads[d + rank] + kernel[d];
     require(size > 0 && size < (int64_t(1) << 40), "the window is too large");

@@ -49,6 +49,7 @@ struct Granularity {
     if (block == 0 && scale.rank() == 1 && scale.count == n)
       block = 1;
     require(scale.rank() == x.rank() && block > 0 &&
+                block <= std::max<int64_t>(n, 1) &&
                 scale.dims[axis] == (n + block - 1) / block,
             "the scale's shape does not fit the blocks");
     for (int d = 0; d < x.rank(); ++d)
