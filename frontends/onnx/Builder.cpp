@@ -23,7 +23,7 @@ namespace detail {
 namespace {
 constexpr int64_t kMinIr = 3;
 constexpr int64_t kMaxIr = 14;
-constexpr int64_t kMinOpset = 7;
+constexpr int64_t kMinOpset = 1;
 constexpr int64_t kMaxOpset = 27;
 } // namespace
 

@@ -115,7 +115,40 @@ void tfIdf(NodeView &v) {
   out(v, 0, DType::F32, std::move(shape));
 }
 
+// --- the few that classical models need, and a preview -----------------------
+
+void arrayFeatureExtractor(NodeView &v) {
+  const TensorType &x = in(v, 0, "X");
+  const TensorType &y = in(v, 1, "Y");
+  if (x.shape.empty() || !isInteger(y.dtype))
+    fail("X " + text(x) + " and Y " + text(y) + " do not fit");
+  Shape shape = x.shape;
+  if (shape.size() == 1)
+    shape.insert(shape.begin(), 1);
+  shape.back() = y.numElements();
+  out(v, 0, x.dtype, std::move(shape));
+}
+
+void binarizer(NodeView &v) {
+  const TensorType &x = in(v, 0, "X");
+  out(v, 0, x.dtype, x.shape);
+}
+
+void flexAttention(NodeView &v) {
+  const TensorType &q = in(v, 0, "Q"), &k = in(v, 1, "K"), &w = in(v, 2, "V");
+  if (q.shape.size() != 4 || k.shape.size() != 4 || w.shape.size() != 4 ||
+      k.shape[1] == 0 || q.shape[1] % k.shape[1] != 0 ||
+      q.shape[0] != k.shape[0] || q.shape[3] != k.shape[3] ||
+      w.shape[1] != k.shape[1] || w.shape[2] != k.shape[2])
+    fail("Q " + text(q) + ", K " + text(k) + " and V " + text(w) +
+         " do not fit each other");
+  out(v, 0, q.dtype, {q.shape[0], q.shape[1], q.shape[2], w.shape[3]});
+}
+
 constexpr InferEntry kTable[] = {
+    {"ArrayFeatureExtractor", 1, arrayFeatureExtractor, "ai.onnx.ml"},
+    {"Binarizer", 1, binarizer, "ai.onnx.ml"},
+    {"FlexAttention", 1, flexAttention, "ai.onnx.preview"},
     {"BlackmanWindow", 17, window},
     {"DFT", 17, dft},
     {"HammingWindow", 17, window},

@@ -120,8 +120,10 @@ TEST(BadVersion, IrAndOpset) {
   EXPECT_THAT(m.error(), HasSubstr("IR version 15 is not supported"));
   m.proto.set_ir_version(2);
   EXPECT_THAT(m.error(), HasSubstr("IR version 2 is not supported"));
-  EXPECT_THAT(oneNode("Relu", 6).error(),
-              HasSubstr("opset 6 is not supported"));
+  EXPECT_THAT(oneNode("Relu", 0).error(),
+              HasSubstr("opset 0 is not supported"));
+  EXPECT_THAT(oneNode("Relu", 5).error(),
+              HasSubstr("the operator exists from opset 6 on"));
   EXPECT_THAT(oneNode("Relu", 99).error(),
               HasSubstr("opset 99 is not supported"));
   ModelBuilder none = oneNode("Relu");
