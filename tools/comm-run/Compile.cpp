@@ -30,6 +30,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 extern char **environ;
@@ -70,6 +71,8 @@ void catchSignals() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
+int interruptedBy() { return pendingSignal; }
+
 void checkInterrupted() {
   if (pendingSignal)
     throw Interrupted(pendingSignal);
@@ -94,14 +97,14 @@ std::optional<FileLock> lockFile(const fs::path &path, int how, bool wait) {
   if (fd < 0)
     throw Error(path.string() + ": cannot open: " + std::strerror(errno));
   FileLock lock(fd);
-  while (::flock(fd, how | (wait ? 0 : LOCK_NB)) != 0) {
-    if (errno == EINTR) {
-      checkInterrupted();
-      continue;
-    }
-    if (!wait && errno == EWOULDBLOCK)
+  // By trying again: a signal between a test and a blocking call would be lost.
+  while (::flock(fd, how | LOCK_NB) != 0) {
+    checkInterrupted();
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      throw Error(path.string() + ": cannot lock: " + std::strerror(errno));
+    if (!wait)
       return std::nullopt;
-    throw Error(path.string() + ": cannot lock: " + std::strerror(errno));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return lock;
 }
@@ -227,20 +230,29 @@ void runCompiler(const fs::path &compiler,
   if (verbose)
     std::fprintf(stderr, "comm-run: %s\n", line.c_str());
   pid_t pid = 0;
-  int error = ::posix_spawn(&pid, compiler.c_str(), nullptr, nullptr,
+  // A group of its own, so that what it starts (a linker) goes with it.
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  int error = ::posix_spawn(&pid, compiler.c_str(), nullptr, &attributes,
                             argv.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
   if (error)
     throw CompileError(compiler.string() +
                        ": cannot be started: " + std::strerror(error) +
                        "; the room 'passes' (MLIR) builds it");
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR)
+  bool stopped = false;
+  for (pid_t ended = 0; ended != pid;
+       ended = ::waitpid(pid, &status, WNOHANG)) {
+    if (ended < 0 && errno != EINTR)
       throw Error(std::string("waitpid: ") + std::strerror(errno));
-    // A signal for us alone; one from the keyboard has reached the compiler
-    // too.
-    if (pendingSignal)
-      ::kill(pid, SIGTERM);
+    if (pendingSignal && !stopped) {
+      ::kill(-pid, SIGTERM);
+      stopped = true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   checkInterrupted();
   if (WIFSIGNALED(status))

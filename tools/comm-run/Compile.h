@@ -38,6 +38,8 @@ public:
 /// Make SIGINT, SIGTERM and SIGHUP end in Interrupted instead of at once, so
 /// that temporary files go.
 void catchSignals();
+/// The signal that has arrived, or 0.
+int interruptedBy();
 /// Throws Interrupted when one has arrived.
 void checkInterrupted();
 

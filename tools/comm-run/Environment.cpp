@@ -46,6 +46,8 @@ constexpr Variable kVariables[] = {
     {"CONCORD_RANK", "number", "set by the launcher", "this process's rank"},
     {"CONCORD_TIMEOUT", "seconds", "300",
      "how long an operation waits for its peers; negative: for ever"},
+    {"CONCORD_VERIFY_WEIGHTS", "0 or 1", "0",
+     "compare the SHA-256 of every section of the weights at load"},
     {"CONCORD_WORLD", "number", "set by the launcher", "number of ranks"},
     {"TMPDIR", "folder", "/dev/shm, else /tmp",
      "where a job's inputs and outputs lie while it runs"},

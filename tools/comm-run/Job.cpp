@@ -286,6 +286,11 @@ RunResult Job::run() {
   config.stderr_fds = pump.fds();
   concord_launch_result ended = {};
   ended.struct_size = sizeof(ended);
+  // A signal that came just before the launcher began to listen is sent again.
+  config.started = [](void *, const int64_t *, int32_t) {
+    if (int signal = interruptedBy())
+      ::kill(::getpid(), signal);
+  };
   int32_t status = concord_launch_job(&config, &ended);
   pump.stop();
   checkInterrupted();
