@@ -86,7 +86,8 @@ void Weights::open(const std::string &path) {
     metadata = *it;
   uint64_t start = 8 + headerBytes;
   for (auto &[name, entry] : header.items()) {
-    if (name == "__metadata__")
+    // "__pad#N" sections fill the holes up to page boundaries.
+    if (name.starts_with("__"))
       continue;
     auto offsets = entry.is_object() ? entry.find("data_offsets") : entry.end();
     if (!entry.is_object() || offsets == entry.end() || !offsets->is_array() ||
