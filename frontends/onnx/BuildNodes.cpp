@@ -385,15 +385,15 @@ void Builder::readAttributes(const wire::Node &proto, Node &node,
   }
 }
 
-void Builder::readAnnotations(const wire::Node &proto, Node &node) {
-  for (const wire::KeyValue &entry : proto.metadata_props())
+void Builder::readAnnotations(const wire::Node &wireNode, Node &node) {
+  for (const wire::KeyValue &entry : wireNode.metadata_props())
     node.metadata[entry.key()] = entry.value();
-  if (proto.device_configurations().empty())
+  if (wireNode.device_configurations().empty())
     return;
   std::string wanted = options.configuration;
   if (wanted.empty() && !model.configurations.empty())
     wanted = model.configurations.front().name;
-  for (const auto &annotation : proto.device_configurations()) {
+  for (const auto &annotation : wireNode.device_configurations()) {
     auto configuration = std::find_if(
         model.configurations.begin(), model.configurations.end(),
         [&](const auto &c) { return c.name == annotation.configuration_id(); });
@@ -407,6 +407,16 @@ void Builder::readAnnotations(const wire::Node &proto, Node &node) {
     for (const wire::ShardingSpec &proto : annotation.sharding_spec()) {
       ShardingSpec spec;
       spec.tensorName = proto.tensor_name();
+      const auto position = [&](const auto &names) {
+        auto it = std::find(names.begin(), names.end(), spec.tensorName);
+        return it == names.end() ? -1
+                                 : static_cast<int32_t>(it - names.begin());
+      };
+      spec.operand = position(wireNode.input());
+      spec.result = position(wireNode.output());
+      if (spec.operand < 0 && spec.result < 0)
+        throw Error("its sharding annotation is for '" + spec.tensorName +
+                    "', which it neither reads nor produces");
       auto device = [&](int64_t number) {
         if (number < 0 || number >= configuration->numDevices)
           throw Error("the sharding of '" + spec.tensorName +

@@ -210,7 +210,42 @@ void foldWeights(Graph &graph) {
   });
 }
 
+/// Dropout whose mask nobody takes is a copy in inference: its users take the
+/// operand. A model output keeps its name through an Identity.
+static void dropDropouts(Graph &graph) {
+  std::vector<char> used(graph.values.size(), 0);
+  for (const Node &node : graph.nodes)
+    for (ValueId id : node.inputs)
+      if (id != kNoValue)
+        used[id] = 1;
+  std::vector<char> isOutput(graph.values.size(), 0);
+  for (ValueId id : graph.outputs)
+    isOutput[id] = 1;
+  std::unordered_map<ValueId, ValueId> copies;
+  for (Node &node : graph.nodes) {
+    for (ValueId &id : node.inputs)
+      if (auto it = copies.find(id); it != copies.end())
+        id = it->second;
+    if (node.opType != "Dropout" || !node.domain.empty() ||
+        !node.shardings.empty() || node.outputs.empty() ||
+        node.outputs[0] == kNoValue)
+      continue;
+    if (node.outputs.size() > 1 && node.outputs[1] != kNoValue &&
+        (used[node.outputs[1]] || isOutput[node.outputs[1]]))
+      continue;
+    if (isOutput[node.outputs[0]]) {
+      node.opType = "Identity";
+      node.attributes.clear();
+      node.inputs.resize(1);
+      node.outputs.resize(1);
+      continue;
+    }
+    copies.emplace(node.outputs[0], node.inputs[0]);
+  }
+}
+
 void removeDead(Graph &graph) {
+  dropDropouts(graph);
   std::vector<char> live(graph.values.size(), 0);
   for (ValueId id : graph.outputs)
     live[id] = 1;

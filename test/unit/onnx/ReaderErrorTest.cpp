@@ -513,6 +513,9 @@ TEST(BadAnnotation, UnknownConfigurationAndDevice) {
   spec->set_tensor_name("x");
   spec->add_device(2);
   EXPECT_THAT(m.error(), HasSubstr("names device 2 of 2"));
+  spec->set_tensor_name("elsewhere");
+  EXPECT_THAT(m.error(), HasSubstr("is for 'elsewhere', which it neither reads "
+                                   "nor produces"));
   ReadOptions options;
   options.configuration = "other";
   EXPECT_THAT(m.error(options),

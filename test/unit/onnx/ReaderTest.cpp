@@ -306,6 +306,21 @@ TEST(Simplify, IdentityAndDropoutVanish) {
   EXPECT_EQ(outputValue(model).name, "y");
 }
 
+TEST(Simplify, DropoutWithAnUnusedMaskVanishes) {
+  ModelBuilder m;
+  m.input("x", {2});
+  m.node("Dropout", {"x"}, {"a", "unused"});
+  m.node("Relu", {"a"}, {"b"});
+  m.node("Dropout", {"b"}, {"y", "dead"});
+  m.node("Dropout", {"b"}, {"z", "mask"});
+  for (const char *name : {"y", "z"})
+    m.output(name);
+  m.output("mask", kBool);
+  const Model model = m.read();
+  EXPECT_THAT(opTypes(model.graph), ElementsAre("Relu", "Identity", "Dropout"));
+  EXPECT_EQ(model.graph.nodes[0].inputs[0], model.graph.inputs[0]);
+}
+
 TEST(Simplify, OutputsKeepTheirNames) {
   ModelBuilder m;
   m.input("x", {2});
@@ -622,6 +637,8 @@ TEST(Annotations, ResolvedToDevicesAndCounts) {
   EXPECT_EQ(read.pipelineStage, 3);
   ASSERT_EQ(read.shardings.size(), 1u);
   EXPECT_EQ(read.shardings[0].tensorName, "x");
+  EXPECT_EQ(read.shardings[0].operand, 0);
+  EXPECT_EQ(read.shardings[0].result, -1);
   EXPECT_EQ(read.shardings[0].devices,
             (std::vector<std::vector<int64_t>>{{0, 2}, {3}}));
   ASSERT_EQ(read.shardings[0].dims.size(), 1u);

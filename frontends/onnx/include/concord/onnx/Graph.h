@@ -93,7 +93,10 @@ struct ShardedDim {
   std::vector<std::pair<int64_t, int64_t>> dims; ///< (dim value or -1, shards)
 };
 struct ShardingSpec {
-  std::string tensorName;
+  std::string
+      tensorName;       ///< as the model calls it; names may have changed since
+  int32_t operand = -1; ///< which operand of the node it is, or -1
+  int32_t result = -1;  ///< which result, or -1
   std::vector<std::vector<int64_t>>
       devices; ///< groups; one device each unless replicated
   std::vector<ShardedDim> dims;
