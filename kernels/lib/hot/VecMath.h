@@ -135,7 +135,8 @@ INLINE vf tanhf(vf x) {
   vf small = fma(x * z, p, x);
   vf e = expf(vmin(a, vf(10.0f)) * 2.0f);
   vf large = 1.0f - 2.0f / (e + 1.0f);
-  return select(a < 0.625f, small, copySign(large, x));
+  // The sign also of zero, which the polynomial loses.
+  return copySign(select(a < 0.625f, small, large), x);
 }
 
 INLINE vf erff(vf x) {
