@@ -365,6 +365,12 @@ Attribute Builder::readAttribute(const wire::Attribute &proto) {
 void Builder::readAttributes(const wire::Node &proto, Node &node,
                              const Scope &scope) {
   for (const wire::Attribute &attribute : proto.attribute()) {
+    // Names become keys of the kernels' one-line descriptions.
+    for (char c : attribute.name())
+      if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+            (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-'))
+        throw Error("attribute '" + attribute.name() +
+                    "' has a name that no operator uses");
     std::optional<Attribute> value;
     if (!attribute.ref_attr_name().empty()) {
       if (!scope.arguments)

@@ -185,6 +185,8 @@ void foldWeights(Graph &graph) {
     view.node = &node;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueId id = node.inputs[i];
+      if (id == kNoValue)
+        return false;
       const Value &value = graph.values[id];
       if (!value.constant || (i == 0 && uses[id] != 1))
         return false;

@@ -112,6 +112,19 @@ Shape broadcast(const Shape &a, const Shape &b) {
   return result;
 }
 
+int64_t times(int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (__builtin_mul_overflow(a, b, &result))
+    fail("a computed size overflows");
+  return result;
+}
+int64_t plus(int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (__builtin_add_overflow(a, b, &result))
+    fail("a computed size overflows");
+  return result;
+}
+
 std::vector<int64_t> smallInts(const NodeView &view, const char *name,
                                size_t count, int64_t otherwise, int64_t low) {
   std::vector<int64_t> values = view.node->intsAttr(name);

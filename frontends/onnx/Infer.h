@@ -57,6 +57,11 @@ axesAttrOrInput(const NodeView &view, size_t i, const char *name = "axes");
 /// Numpy broadcasting; an error that shows both shapes where they don't fit.
 Shape broadcast(const Shape &a, const Shape &b);
 
+/// A product or sum of sizes from the model, which may be anything: an error
+/// where it overflows.
+int64_t times(int64_t a, int64_t b);
+int64_t plus(int64_t a, int64_t b);
+
 /// An integer attribute list whose values are between `low` and 2^31, with
 /// `count` entries; `otherwise` repeated when absent.
 std::vector<int64_t> smallInts(const NodeView &view, const char *name,

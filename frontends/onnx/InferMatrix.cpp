@@ -258,7 +258,7 @@ void attention(NodeView &v) {
   if (rank == 4)
     out(v, 0, q.dtype, {batch, qHeads, qLength, vSize});
   else
-    out(v, 0, q.dtype, {batch, qLength, qHeads * vSize});
+    out(v, 0, q.dtype, {batch, qLength, times(qHeads, vSize)});
   out(v, 1, k.dtype, {batch, kvHeads, total, kSize});
   out(v, 2, w.dtype, {batch, kvHeads, total, vSize});
   out(v, 3, q.dtype, {batch, qHeads, qLength, total});
@@ -304,7 +304,7 @@ void det(NodeView &v) {
 
 int64_t groupSize(const NodeView &v) {
   const int64_t size = v.node->intAttr("group_size", 1);
-  if (size < 1 || size > (1 << 20))
+  if (size < 1 || size > (1 << 16))
     fail("group_size is " + std::to_string(size));
   return size;
 }

@@ -35,20 +35,6 @@ int64_t sizeFrom(double value) {
   return static_cast<int64_t>(value);
 }
 
-/// A product or sum of sizes from the model's data, which may be anything.
-int64_t times(int64_t a, int64_t b) {
-  int64_t result = 0;
-  if (__builtin_mul_overflow(a, b, &result))
-    fail("a computed size overflows");
-  return result;
-}
-int64_t plus(int64_t a, int64_t b) {
-  int64_t result = 0;
-  if (__builtin_add_overflow(a, b, &result))
-    fail("a computed size overflows");
-  return result;
-}
-
 void reshape(NodeView &v) {
   const TensorType &x = in(v, 0, "data");
   const std::vector<int64_t> target = constantInts(v, 1, "shape");
@@ -368,7 +354,7 @@ void range(NodeView &v) {
       fail("delta is 0");
     int64_t distance = 0;
     if (__builtin_sub_overflow(limit.intAt(0), start.intAt(0), &distance) ||
-        step == INT64_MIN)
+        step == INT64_MIN || distance == INT64_MIN)
       fail("the range is too long");
     count = distance / step +
             (distance % step != 0 && (distance < 0) == (step < 0));

@@ -114,7 +114,7 @@ void convTranspose(NodeView &v) {
   const auto dilations = smallInts(v, "dilations", spatial, 1, 1);
   const auto extra = smallInts(v, "output_padding", spatial, 0, 0);
   const std::string autoPad = v.node->stringAttr("auto_pad", "NOTSET");
-  Shape shape = {x.shape[0], w.shape[1] * group};
+  Shape shape = {x.shape[0], times(w.shape[1], group)};
   std::vector<int64_t> given = v.node->intsAttr("output_shape");
   if (given.size() == x.shape.size()) // some exporters write the whole shape
     given.erase(given.begin(), given.begin() + 2);
@@ -135,6 +135,8 @@ void convTranspose(NodeView &v) {
       fail("the result is too large");
     if (autoPad == "SAME_UPPER" || autoPad == "SAME_LOWER")
       shape.push_back(base);
+    else if (w.shape[2 + i] > INT32_MAX)
+      fail("the kernel is too large");
     else
       shape.push_back(base - strides[i] + extra[i] +
                       ((w.shape[2 + i] - 1) * dilations[i] + 1) - pads[i] -

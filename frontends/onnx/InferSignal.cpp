@@ -94,7 +94,7 @@ void linearAttention(NodeView &v) {
          " do not divide into " + std::to_string(qHeads) + " and " +
          std::to_string(kvHeads) + " heads");
   const int64_t vSize = w.shape[2] / kvHeads;
-  out(v, 0, q.dtype, {q.shape[0], q.shape[1], qHeads * vSize});
+  out(v, 0, q.dtype, {q.shape[0], q.shape[1], times(qHeads, vSize)});
   out(v, 1, v.hasInput(3) ? v.inputs[3].dtype : q.dtype,
       {q.shape[0], kvHeads, k.shape[2] / kvHeads, vSize});
 }

@@ -200,6 +200,14 @@ TEST(BadNode, MissingOperandAndWrongAttributeKind) {
   EXPECT_THAT(k.error(), HasSubstr("attribute 'axis' should be an integer"));
 }
 
+TEST(BadNode, AttributeNamesCannotForgeDescriptions) {
+  ModelBuilder m;
+  m.input("x", {2, 3});
+  m.node("Relu", {"x"}, {"y"}).i("a in=[[f32,1]] b", 1);
+  m.output("y");
+  EXPECT_THAT(m.error(), HasSubstr("has a name that no operator uses"));
+}
+
 TEST(BadNode, DataThatMustBeKnown) {
   ModelBuilder m;
   m.input("x", {6});
@@ -234,6 +242,21 @@ TEST(BadNode, HugeShapesAreRefused) {
   r.node("Range", {"a", "b", "c"}, {"y"});
   r.output("y", kInt64);
   EXPECT_THAT(r.error(), HasSubstr("the range is too long"));
+  ModelBuilder d;
+  d.ints("a", {}, {0});
+  d.ints("b", {}, {INT64_MIN});
+  d.ints("c", {}, {-1});
+  d.node("Range", {"a", "b", "c"}, {"y"});
+  d.output("y", kInt64);
+  EXPECT_THAT(d.error(), HasSubstr("the range is too long"));
+  ModelBuilder g;
+  g.import("com.microsoft", 1);
+  g.input("x", {int64_t{1} << 40});
+  g.node("AllGather", {"x"}, {"y"})
+      .domain("com.microsoft")
+      .i("group_size", INT64_MAX);
+  g.output("y");
+  EXPECT_THAT(g.error(), HasSubstr("group_size is"));
 }
 
 // --- names and graphs -------------------------------------------------------
