@@ -132,8 +132,10 @@ private:
   void expand(size_t op);
   void select();
   /// Whether a state of the frontier can do all that `state` can at no more
-  /// cost.
-  bool imitates(int32_t rivalState, const Mask *state, Cost cost) const;
+  /// than `cost` and `tolerance` picoseconds.
+  bool imitates(int32_t rivalState, const Mask *state, Cost cost,
+                int64_t tolerance) const;
+  void thin(std::vector<std::pair<int32_t, int32_t>> &alive, size_t width);
   /// Numbers the states by how shared weights are stored.
   int32_t groupOf(const Mask *state,
                   std::vector<std::vector<Mask>> &groups) const;
@@ -155,6 +157,7 @@ private:
   Frontier frontier;
   std::vector<std::vector<Back>> history;
   bool exact = true;
+  int64_t tolerance = 0; ///< last one that thin() needed
 };
 
 std::pair<int64_t, int32_t> Search::leave(int32_t tensor,
@@ -279,7 +282,9 @@ void Search::expand(size_t op) {
     }
 }
 
-bool Search::imitates(int32_t rivalState, const Mask *state, Cost cost) const {
+bool Search::imitates(int32_t rivalState, const Mask *state, Cost cost,
+                      int64_t tolerance) const {
+  cost.time += tolerance;
   const Mask *rival = frontier.row(rivalState);
   Cost price = frontier.costs[rivalState];
   for (int32_t slot = 0; slot < model.slots && price <= cost; ++slot) {
@@ -321,6 +326,52 @@ int32_t Search::groupOf(const Mask *state,
   return static_cast<int32_t>(group);
 }
 
+/// Too many states that none can imitate for nothing: drop those that one can
+/// imitate for little. Small side chains (masks, positions) otherwise fill the
+/// beam with combinations that differ by nanoseconds, and push out the ones
+/// that save a collective later. The states that can do most are kept first.
+void Search::thin(std::vector<std::pair<int32_t, int32_t>> &alive,
+                  size_t width) {
+  std::vector<std::pair<Cost, size_t>> potential(frontier.size());
+  for (size_t k = 0; k < alive.size(); ++k) {
+    int32_t i = alive[k].first;
+    potential[i] = {frontier.costs[i], k};
+    Cost &sum = potential[i].first;
+    for (int32_t slot = 0; slot < model.slots; ++slot)
+      if (Mask mask = frontier.row(i)[slot];
+          mask && !(mask & 1) &&
+          model.tensors[slotTensor[slot]].role == Role::Value)
+        sum.time += model.tensors[slotTensor[slot]].reach(mask, 0).first;
+  }
+  std::vector<std::pair<int32_t, int32_t>> order = alive;
+  std::ranges::sort(order, [&](const auto &a, const auto &b) {
+    return potential[a.first] < potential[b.first];
+  });
+  // Well below the price of any collective, so that none is taken for nothing.
+  const CostModel &cost = model.problem.cost;
+  int64_t most = toPicoseconds(cost.latencySeconds * cost.collectiveWeight / 8);
+  tolerance = std::max<int64_t>(tolerance / 8, most / 64);
+  for (; alive.size() > width && tolerance <= most;
+       tolerance = 4 * tolerance + 1) {
+    std::vector<bool> keep(frontier.size());
+    std::vector<std::vector<int32_t>> members(maxGroups);
+    for (auto [i, group] : order) {
+      std::vector<int32_t> &own = members[group];
+      size_t rivals = std::min(own.size(), 2 * maxRivals);
+      keep[i] =
+          !std::any_of(own.begin(), own.begin() + rivals, [&](int32_t rival) {
+            return imitates(rival, frontier.row(i), frontier.costs[i],
+                            tolerance);
+          });
+      if (keep[i])
+        own.push_back(i);
+    }
+    auto dropped = [&](const auto &entry) { return !keep[entry.first]; };
+    std::erase_if(alive, dropped);
+    std::erase_if(order, dropped);
+  }
+}
+
 void Search::select() {
   std::vector<int32_t> order(frontier.size());
   std::iota(order.begin(), order.end(), 0);
@@ -338,7 +389,7 @@ void Search::select() {
   for (int32_t i : order) {
     const Mask *state = frontier.row(i);
     auto beats = [&](int32_t rival) {
-      return imitates(rival, state, frontier.costs[i]);
+      return imitates(rival, state, frontier.costs[i], 0);
     };
     int32_t group = groupOf(state, groups);
     std::vector<int32_t> &own = members[group];
@@ -359,6 +410,9 @@ void Search::select() {
   size_t width = std::max<uint32_t>(model.problem.beamWidth, 1);
   if (alive.size() > width) {
     exact = false;
+    thin(alive, width);
+  }
+  if (alive.size() > width) {
     size_t share = std::max<size_t>(width / groups.size(), 1);
     std::vector<bool> keep(alive.size());
     std::vector<size_t> taken(maxGroups, 0);

@@ -69,7 +69,7 @@ struct Problem {
   std::vector<TensorInfo> tensors;
   std::vector<OpInfo> ops; ///< in topological order
   CostModel cost;
-  uint32_t beamWidth = 512;
+  uint32_t beamWidth = 2048;
 };
 
 struct OpChoice {
