@@ -77,7 +77,7 @@ Scalar scalarOf(UnaryOp op) {
     return [](double x) { return std::sinh(x); };
   case UnaryOp::Softplus:
     return [](double x) {
-      return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x))) + (x - x);
+      return (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x)));
     };
   case UnaryOp::Sqrt:
     return [](double x) { return std::sqrt(x); };

@@ -239,8 +239,8 @@ INLINE vd expm164(vd x) {
   return select(vabs(x) < 1e-4, small, exp64(x) - 1.0);
 }
 INLINE vd softplus64(vd x) {
-  return select(x > 0.0, x, vd(0.0)) + log1p64(exp64(-vabs(x))) +
-         (x - x); // keeps NaN
+  vd y = select(x > 0.0, x, vd(0.0)) + log1p64(exp64(-vabs(x)));
+  return select(x != x, x, y);
 }
 
 INLINE vd trunc64(vd x) { return __builtin_elementwise_trunc(x); }

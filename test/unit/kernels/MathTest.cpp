@@ -66,7 +66,7 @@ const Function kFunctions[] = {
     {"sinh", [](double x) { return std::sinh(x); }, -90, 90, 1},
     {"softplus",
      [](double x) {
-       return (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x)));
+       return (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x)));
      },
      -104, 30, 1},
     {"sqrt", [](double x) { return std::sqrt(x); }, 0, 10, 0.5001},
