@@ -270,6 +270,9 @@ int32_t concord::rt::waitFor(Op &op) {
   Context &context = op.comm ? *op.comm->context : *op.stream->context;
   Waiter waiter(context);
   while (op.state != Op::State::Done) {
+    if (context.inFlight == 0)
+      return fail(CONCORD_ERROR_INTERNAL, "%s is waited for but not in flight",
+                  describe(op).c_str());
     if (progress(context)) {
       waiter.restart();
       continue;

@@ -196,7 +196,7 @@ int32_t concord::rt::issueSite(Context &context, uint32_t index,
   // An event has happened when the operation that records it has completed.
   for (uint32_t event : issue.waits)
     for (auto &[id, op] : program->events)
-      if (id == event && op)
+      if (id == event && op && op->state != Op::State::Idle)
         if (int32_t status = waitFor(*op))
           return status;
   int32_t status = CONCORD_OK;
