@@ -328,8 +328,17 @@ std::string cacheKey(const std::string &program, int64_t ranks,
   key.add("runtime", identityOf(compiler.parent_path().parent_path() / "lib" /
                                 "libconcord.so"));
   key.add("cpu", cpuClass());
-  for (const std::string &argument : arguments)
+  for (const std::string &argument : arguments) {
     key.add("argument", argument);
+    // `--const x=FILE`, `--option=FILE`, `FILE`: what the file holds matters
+    // too.
+    for (size_t from : {argument.find('='), argument.rfind('=')}) {
+      fs::path file = argument.substr(from == std::string::npos ? 0 : from + 1);
+      std::error_code error;
+      if (fs::is_regular_file(file, error))
+        key.addContent(file);
+    }
+  }
   // The name is in the artefact, and in messages.
   key.add("name", fs::path(program).filename().string());
   if (program.find("{rank}") != std::string::npos) {

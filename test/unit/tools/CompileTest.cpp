@@ -61,6 +61,16 @@ TEST_F(CompileTest, KeyCoversOptionsAndCompiler) {
   EXPECT_NE(key(), first);
 }
 
+TEST_F(CompileTest, KeyCoversFilesThatOptionsName) {
+  writeFile(dir / "c.pb", "1");
+  std::vector<std::string> joined = {"--const=x=" + (dir / "c.pb").string()};
+  std::vector<std::string> apart = {"--const", "x=" + (dir / "c.pb").string()};
+  std::string first = key("m.onnx", joined), second = key("m.onnx", apart);
+  writeFile(dir / "c.pb", "2");
+  EXPECT_NE(key("m.onnx", joined), first);
+  EXPECT_NE(key("m.onnx", apart), second);
+}
+
 TEST_F(CompileTest, KeyCoversExternalData) {
   std::string entry("\x0a\x08location\x12\x06w.data", 18);
   writeFile(dir / "m.onnx", "start" + entry + "end");
