@@ -1,12 +1,117 @@
+//===- Partition.cpp - comm-partition -------------------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// One axis of the mesh after another: bind the sharding problem, solve it, apply
+// the solution (passes/partition; the solver is analysis/sharding).
+//
+//===----------------------------------------------------------------------===//
+
 #include "Passes.h"
 #include "comm/Comm.h"
-#include "onnx/Onnx.h"
+#include "common/NodeBridge.h"
+#include "common/PlanBuilder.h"
+#include "import/OnnxImport.h"
+#include "partition/Axis.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Transforms/RegionUtils.h"
+
 namespace concord {
 #define GEN_PASS_DEF_COMMPARTITION
 #include "Passes.h.inc"
 } // namespace concord
+
 using namespace mlir;
-namespace { struct Partition : concord::impl::CommPartitionBase<Partition> { using CommPartitionBase::CommPartitionBase; void runOnOperation() override {} }; }
+using namespace concord;
+
+namespace {
+
+struct Partition : public concord::impl::CommPartitionBase<Partition> {
+  using CommPartitionBase::CommPartitionBase;
+
+  /// Axes that split no weights and have no rule here yet are refused, not
+  /// ignored.
+  LogicalResult splitAxis(func::FuncOp function, const Mesh &mesh,
+                          const std::string &name, int64_t size) {
+    partition::AxisOptions options;
+    options.name = name;
+    options.size = size;
+    options.dataParallel = name == "dp";
+    options.replicateInputs = replicateInputs;
+    options.replicateOutputs = replicateOutputs;
+    if (name == "pp")
+      return function.emitError("mesh axis pp: pipeline stages are not supported "
+                                "yet; use dp, tp or ep");
+
+    // Dead operations would be solved for, and could ask for collectives.
+    IRRewriter rewriter(&getContext());
+    (void)runRegionDCE(rewriter, function->getRegions());
+
+    partition::BoundProblem bound;
+    if (failed(bindProblem(function, options, bound)))
+      return failure();
+    if (auto refusal = sharding::checkMesh(bound.problem, name)) {
+      Operation *op = refusal->op >= 0 ? bound.ops[refusal->op] : function.getOperation();
+      return emitError(op->getLoc()) << refusal->message;
+    }
+    sharding::Solution solution;
+    try {
+      solution = sharding::solve(bound.problem);
+    } catch (const std::exception &error) {
+      return function.emitError() << "mesh axis " << name << ": " << error.what();
+    }
+    for (auto &[tensor, reason] : solution.wholeWeights)
+      if (auto weight = bound.values[tensor].getDefiningOp<comm::WeightOp>())
+        emitWarning(weight.getLoc())
+            << "parameter '" << weight.getSection() << "' stays whole on every rank of "
+            << name << ": " << reason;
+
+    FlatSymbolRefAttr domain = FlatSymbolRefAttr::get(&getContext(), name);
+    ModuleOp module = getOperation();
+    if (!module.lookupSymbol(name)) {
+      OpBuilder builder(&getContext());
+      builder.setInsertionPoint(function);
+      SmallVector<Attribute> groups;
+      for (auto &group : meshGroups(mesh, {name}))
+        groups.push_back(builder.getDenseI64ArrayAttr(group));
+      comm::DomainOp::create(builder, function.getLoc(), name,
+                             builder.getArrayAttr(groups), 0, nullptr);
+    }
+    if (failed(applySolution(function, options, domain, bound, solution)))
+      return failure();
+    (void)runRegionDCE(rewriter, function->getRegions());
+    return success();
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    Mesh mesh;
+    if (auto attr = module->getAttrOfType<ArrayAttr>("comm.mesh"))
+      for (auto axis : attr.getAsRange<ArrayAttr>())
+        mesh.push_back({cast<StringAttr>(axis[0]).getValue().str(),
+                        cast<IntegerAttr>(axis[1]).getInt()});
+    for (func::FuncOp function : entryFunctions(module)) {
+      // The batch first: what it splits is split for the other axes too.
+      for (bool dataParallel : {true, false})
+        for (auto &[name, size] : mesh)
+          if ((name == "dp") == dataParallel && size > 1 &&
+              failed(splitAxis(function, mesh, name, size)))
+            return signalPassFailure();
+      function.walk([&](Operation *op) {
+        numCollectives += isa<comm::CollectiveOpInterface>(op);
+        if (auto weight = dyn_cast<comm::WeightOp>(op))
+          numSplitWeights += weight.getSplits() && !weight.getSplits()->empty();
+      });
+    }
+    setPhase(module, Phase::Partitioned);
+  }
+};
+
+} // namespace

@@ -48,7 +48,8 @@ def CommPartition : Pass<"comm-partition", "::mlir::ModuleOp"> {
   ];
   let dependentDialects = ["::concord::comm::CommDialect",
     "::concord::onnxir::OnnxDialect", "::mlir::tensor::TensorDialect",
-    "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
+    "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+    "::mlir::linalg::LinalgDialect"];
 }
 
 //===----------------------------------------------------------------------===//
@@ -156,8 +157,26 @@ def CommVerifyOrder : Pass<"comm-verify-order", "::mlir::ModuleOp"> {
   let description = [{
     Builds the plan of the module from its issues alone (never from `comm.order`)
     and judges it by the conditions of the certificate. A failure is an error that
-    prints the wait chain, one edge a note, at source locations. An issue inside a
-    region whose execution is not proven uniform over its group is an error.
+    prints the wait chain, one edge a note, at source locations.
+  }];
+  let dependentDialects = ["::concord::comm::CommDialect"];
+}
+
+def CommVerifyUniform : Pass<"comm-verify-uniform", "::mlir::ModuleOp"> {
+  let summary = "Prove that all members of a group reach a collective, or none";
+  let description = [{
+    A collective under a condition or in a loop must be reached equally often by
+    all members of its group. The condition, or the trip count, is uniform when it is
+    computed from constants, from whole arguments of the entry function, or from the
+    result of an all_reduce, all_gather or broadcast over those members. Otherwise
+    the error names where the value comes from.
+
+    Refused:
+    ```mlir
+    %r = comm.rank @tp
+    %first = arith.cmpi eq, %r, %c0 : index
+    scf.if %first { comm.barrier @tp }
+    ```
   }];
   let dependentDialects = ["::concord::comm::CommDialect"];
 }

@@ -111,6 +111,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   if (to == Phase::Decomposed)
     return;
   addPhase(manager, Phase::Ordered, [](OpPassManager &pm) {
+    pm.addPass(createCommVerifyUniform());
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());
   });

@@ -319,6 +319,8 @@ OwningOpRef<ModuleOp> Importer::run() {
 
 OwningOpRef<ModuleOp> importOnnx(MLIRContext *context, const onnx::Model &model,
                                  const ImportOptions &options) {
+  context->loadDialect<arith::ArithDialect, comm::CommDialect, func::FuncDialect,
+                       onnxir::OnnxDialect, tensor::TensorDialect>();
   return Importer(context, model, options).run();
 }
 

@@ -5,69 +5,23 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Matrix products with their epilogues, row-wise normalisation and softmax, and
-// transposes, in the descriptions of docs/kernels.md.
+// Which node goes to which family of fast kernels, and matrix products with their
+// epilogues. docs/kernels.md lists the keys of the descriptions.
 //
 //===----------------------------------------------------------------------===//
 
+#include "lowering/Describe.h"
 #include "lowering/Lowering.h"
 
 #include "comm/Comm.h"
 #include "concord/kernel.h"
 
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-
-#include <cstdio>
-#include <map>
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 
 namespace concord::lowering {
 namespace {
-
-/// Collects key=value pairs and renders them in alphabetical order.
-class Describe {
-public:
-  explicit Describe(std::string name) : name(std::move(name)) {}
-  Describe &set(const std::string &key, int64_t value) {
-    keys[key] = std::to_string(value);
-    return *this;
-  }
-  Describe &set(const std::string &key, const std::string &word) {
-    keys[key] = word;
-    return *this;
-  }
-  Describe &real(const std::string &key, double value) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.9g", value);
-    keys[key] = text;
-    return *this;
-  }
-  Describe &list(const std::string &key, ArrayRef<int64_t> values) {
-    std::string text = "[";
-    for (auto [i, value] : llvm::enumerate(values))
-      text += (i ? "," : "") + std::to_string(value);
-    keys[key] = text + "]";
-    return *this;
-  }
-  std::string str() const {
-    std::string text = name;
-    for (auto &[key, value] : keys)
-      text += " " + key + "=" + value;
-    return text;
-  }
-
-private:
-  std::string name;
-  std::map<std::string, std::string> keys;
-};
-
-std::string lower(DType type) { return StringRef(dtypeName(type)).lower(); }
-
-bool isFloating(DType type) {
-  return type == DType::F32 || type == DType::F16 || type == DType::BF16 ||
-         type == DType::F64;
-}
 
 /// A product as the kernel sees it: batch dimensions with strides, and m, n, k.
 struct Product {
@@ -116,22 +70,8 @@ Results emitProduct(Context &context, Product &p, RankedTensorType resultType) {
     describe.set("act", p.act);
 
   Value b = p.b;
-  if (auto weight = b.getDefiningOp<comm::WeightOp>();
-      weight && !weight.getPack() && isFloating(type)) {
-    Describe packed = describe;
-    packed.set("packed", 1);
-    concord_kernel *kernel = nullptr;
-    concord_kernel_info info = {};
-    info.struct_size = sizeof(info);
-    if (concord_kernel_create(packed.str().c_str(), &kernel, &info) == 0) {
-      concord_kernel_destroy(kernel);
-      if (Value value = packWeight(context.rewriter, b, packed.str(),
-                                   info.packed_weight_bytes)) {
-        b = value;
-        describe = packed;
-      }
-    }
-  }
+  if (isFloating(type))
+    b = packed(context, describe, b);
   SmallVector<Value> inputs = {p.a, b};
   if (p.biasValue)
     inputs.push_back(p.biasValue);
@@ -152,6 +92,8 @@ bool matmulShapes(Context &context, Product &p) {
     a.insert(a.begin(), 1);
   if (b.size() == 1)
     b.push_back(1);
+  if (p.transB)
+    std::swap(b[b.size() - 2], b.back());
   p.m = a[a.size() - 2];
   p.k = a.back();
   p.n = b.back();
@@ -184,15 +126,10 @@ Results lowerMatMul(Context &context) {
   Product p;
   p.a = context.operand(0);
   p.b = context.operand(1);
+  p.transB = context.bound.node.intAttr("transB", 0);
   if (type.getNumElements() == 0 || !matmulShapes(context, p) || p.k == 0)
     return SmallVector<Value>();
   if (context.name() == "FusedMatMul") {
-    p.transB = context.bound.node.intAttr("transB", 0);
-    if (p.transB) {
-      // Only made for two-dimensional weights: [n, k].
-      p.n = context.bound.view.inputs[1].shape[0];
-      p.k = context.bound.view.inputs[1].shape[1];
-    }
     p.act = context.bound.node.stringAttr("act", "none");
     p.alpha = context.bound.node.floatAttr("alpha", 1.0);
     if ((p.biasValue = context.operand(2)))
@@ -237,18 +174,60 @@ Results lowerGemm(Context &context) {
 
 } // namespace
 
+Value packed(Context &context, Describe &describe, Value weight) {
+  auto parameter = weight.getDefiningOp<comm::WeightOp>();
+  if (!parameter || parameter.getPack())
+    return weight;
+  Describe attempt = describe;
+  attempt.set("packed", 1);
+  concord_kernel *kernel = nullptr;
+  concord_kernel_info info = {};
+  info.struct_size = sizeof(info);
+  if (concord_kernel_create(attempt.str().c_str(), &kernel, &info) != 0)
+    return weight;
+  concord_kernel_destroy(kernel);
+  Value value = packWeight(context.rewriter, weight, attempt.str(),
+                           info.packed_weight_bytes);
+  if (!value)
+    return weight;
+  describe = attempt;
+  return value;
+}
+
 Results lowerFastKernel(Context &context) {
   const std::string &name = context.name();
   const std::string &domain = context.bound.node.domain;
-  bool standard = domain.empty() || domain == "ai.onnx";
-  DType type = context.dtype();
-  if (((standard && name == "MatMul") ||
-       (domain == "concord" && name == "FusedMatMul")) &&
-      isFloating(type))
-    return lowerMatMul(context);
-  if (standard && name == "Gemm" && isFloating(type))
-    return lowerGemm(context);
-  return SmallVector<Value>();
+  const bool standard = domain.empty() || domain == "ai.onnx";
+  if (!standard && domain != "concord")
+    return SmallVector<Value>();
+  // Copies take any element type.
+  if (standard && name == "Transpose")
+    return lowerTranspose(context);
+  if (standard && name == "Gather")
+    return lowerGatherRows(context);
+  if (!isFloating(context.dtype()))
+    return SmallVector<Value>();
+  using Lowering = Results (*)(Context &);
+  static const llvm::StringMap<Lowering> fused = {
+      {"FusedMatMul", &lowerMatMul},
+      {"FusedConv", &lowerConv},
+      {"FusedAttention", &lowerAttention},
+      {"FusedRotary", &lowerRotary}};
+  static const llvm::StringMap<Lowering> standards = {
+      {"MatMul", &lowerMatMul},
+      {"Gemm", &lowerGemm},
+      {"Softmax", &lowerSoftmax},
+      {"LogSoftmax", &lowerSoftmax},
+      {"LayerNormalization", &lowerNorm},
+      {"RMSNormalization", &lowerNorm},
+      {"Conv", &lowerConv},
+      {"MaxPool", &lowerPool},
+      {"AveragePool", &lowerPool},
+      {"GlobalAveragePool", &lowerPool},
+      {"GlobalMaxPool", &lowerPool}};
+  const auto &table = standard ? standards : fused;
+  auto it = table.find(name);
+  return it == table.end() ? SmallVector<Value>() : it->second(context);
 }
 
 } // namespace concord::lowering

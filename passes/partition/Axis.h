@@ -1,0 +1,47 @@
+//===- Axis.h - Splitting a function over one mesh axis ---------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_PASSES_PARTITION_AXIS_H
+#define CONCORD_PASSES_PARTITION_AXIS_H
+
+#include "comm/Comm.h"
+#include "concord/sharding/Solver.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace concord::partition {
+
+struct AxisOptions {
+  std::string name;
+  int64_t size = 1;
+  bool dataParallel = false; ///< split the batch, keep parameters whole
+  bool replicateInputs = false, replicateOutputs = false;
+};
+
+/// The sharding problem of a function, with the tensor number of each value.
+struct BoundProblem {
+  sharding::Problem problem;
+  llvm::DenseMap<mlir::Value, int32_t> tensors;
+  mlir::SmallVector<mlir::Value> values;       ///< by tensor number
+  mlir::SmallVector<mlir::Operation *> ops;    ///< by op number
+};
+
+/// Reads rules, shapes and costs from the function's operations. Emits a
+/// diagnostic when a data-parallel axis does not divide the batch.
+mlir::LogicalResult bindProblem(mlir::func::FuncOp function,
+                                const AxisOptions &options, BoundProblem &bound);
+
+/// Rewrites the function to what one rank of `domain` computes.
+mlir::LogicalResult applySolution(mlir::func::FuncOp function,
+                                  const AxisOptions &options,
+                                  mlir::FlatSymbolRefAttr domain,
+                                  const BoundProblem &bound,
+                                  const sharding::Solution &solution);
+
+} // namespace concord::partition
+
+#endif // CONCORD_PASSES_PARTITION_AXIS_H

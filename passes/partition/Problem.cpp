@@ -1,0 +1,204 @@
+//===- Problem.cpp - From a function to a sharding problem ----------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Each onnx.node brings its registry's rule; a collective of an axis that was
+// split before can be split in every dimension that it does not itself cut;
+// anything else is computed whole on every rank.
+//
+//===----------------------------------------------------------------------===//
+
+#include "partition/Axis.h"
+
+#include "common/NodeBridge.h"
+#include "common/PlanBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace concord::partition {
+
+using namespace concord::sharding;
+
+/// A collective of another axis: elementwise but for the dimensions it cuts.
+static Rule collectiveRule(comm::CollectiveOpInterface op) {
+  Rule rule;
+  auto type = cast<ShapedType>(op.getCollectiveInput().getType());
+  for (int64_t dim = 0; dim < type.getRank(); ++dim) {
+    if (dim == op.getCollectiveSplitDim() || dim == op.getCollectiveConcatDim())
+      continue;
+    Factor factor;
+    factor.size = type.getDimSize(dim);
+    factor.operands = {DimRef{static_cast<int32_t>(dim), 1}};
+    factor.results = {DimRef{static_cast<int32_t>(dim), 1}};
+    rule.factors.push_back(factor);
+  }
+  return rule;
+}
+
+static double flopsOf(const onnx::NodeView &view, double bytes) {
+  if (view.outputs.empty() || view.outputs[0].dtype == DType::Invalid)
+    return 0;
+  double points = static_cast<double>(view.outputs[0].numElements());
+  const std::string &op = view.node->opType;
+  if ((op == "MatMul" || op == "Gemm") && !view.inputs[0].shape.empty()) {
+    bool transposed = op == "Gemm" && view.node->intAttr("transA", 0);
+    return 2 * points *
+           static_cast<double>(view.inputs[0].shape[transposed ? 0 : view.inputs[0].shape.size() - 1]);
+  }
+  if (op == "Conv" && view.inputs.size() > 1 && view.inputs[1].shape.size() > 1)
+    return 2 * points * static_cast<double>(view.inputs[1].numElements()) /
+           static_cast<double>(view.inputs[1].shape[0]);
+  (void)bytes;
+  return points;
+}
+
+/// The batch: the leading extent that most inputs share.
+static int64_t batchOf(func::FuncOp function) {
+  std::map<int64_t, int> votes;
+  for (Type type : function.getArgumentTypes())
+    if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getRank() > 0)
+      ++votes[tensor.getDimSize(0)];
+  int64_t best = 0;
+  for (auto [extent, count] : votes)
+    if (!best || count > votes[best])
+      best = extent;
+  return best;
+}
+
+/// Layouts that IR 11 annotations ask for on an axis of this size.
+static void applyAnnotations(onnxir::NodeOp node, int64_t ranks, BoundProblem &bound) {
+  auto shardings = node.getShardings();
+  if (!shardings)
+    return;
+  for (auto spec : shardings->getAsRange<DictionaryAttr>()) {
+    auto operand = spec.getAs<IntegerAttr>("operand");
+    auto result = spec.getAs<IntegerAttr>("result");
+    Value value = operand ? node.getOperands()[operand.getInt()]
+                          : node.getResults()[result.getInt()];
+    auto it = bound.tensors.find(value);
+    if (it == bound.tensors.end())
+      continue;
+    TensorInfo &info = bound.problem.tensors[it->second];
+    auto axis = spec.getAs<IntegerAttr>("axis");
+    if (!axis) {
+      info.fixed = true;
+      info.fixedLayout = Layout::replicated();
+    } else if (spec.getAs<IntegerAttr>("shards").getInt() == ranks) {
+      info.fixed = true;
+      info.fixedLayout = Layout::split(axis.getInt());
+    }
+  }
+}
+
+LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
+                          BoundProblem &bound) {
+  Problem &problem = bound.problem;
+  problem.ranks = options.size;
+  problem.splitWeights = !options.dataParallel;
+  // A router of [hidden, experts] is not worth a collective.
+  problem.smallWeightBytes = 4096;
+  auto add = [&](Value value, TensorKind kind) {
+    auto type = cast<RankedTensorType>(value.getType());
+    TensorInfo info;
+    info.kind = kind;
+    info.shape.assign(type.getShape().begin(), type.getShape().end());
+    info.elementBytes = elementBytes(type.getElementType());
+    bound.tensors[value] = problem.tensors.size();
+    bound.values.push_back(value);
+    problem.tensors.push_back(info);
+  };
+  Block &body = function.getBody().front();
+  int64_t batch = options.dataParallel ? batchOf(function) : 0;
+  for (BlockArgument argument : body.getArguments()) {
+    add(argument, TensorKind::Input);
+    TensorInfo &info = problem.tensors.back();
+    info.mustReplicate = options.replicateInputs;
+    if (options.dataParallel && !info.shape.empty() && info.shape[0] == batch) {
+      if (batch % options.size != 0) {
+        auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "comm.name");
+        return function.emitError()
+               << "mesh axis " << options.name << "=" << options.size
+               << " does not divide the batch of " << batch << " (input '"
+               << (name ? name.getValue() : "?") << "')";
+      }
+      info.fixed = true;
+      info.fixedLayout = Layout::split(0);
+    }
+  }
+  for (Operation &op : body.without_terminator()) {
+    if (isa<comm::WeightOp>(op)) {
+      add(op.getResult(0), TensorKind::Weight);
+      continue;
+    }
+    if (isa<arith::ConstantOp>(op) && isa<RankedTensorType>(op.getResult(0).getType())) {
+      add(op.getResult(0), TensorKind::Constant);
+      continue;
+    }
+    // Destinations are made anew for the local shapes.
+    if (isa<tensor::EmptyOp>(op))
+      continue;
+    OpInfo info;
+    info.name = nodeName(op.getLoc()).str();
+    for (Value result : op.getResults())
+      if (isa<RankedTensorType>(result.getType()))
+        add(result, TensorKind::Value);
+    auto tensorOf = [&](Value value) {
+      auto it = bound.tensors.find(value);
+      return it == bound.tensors.end() ? -1 : it->second;
+    };
+    for (Value result : op.getResults())
+      if (isa<RankedTensorType>(result.getType()))
+        info.results.push_back(tensorOf(result));
+    if (auto node = dyn_cast<onnxir::NodeOp>(op)) {
+      BoundNode view;
+      bindNode(node, view);
+      // By ONNX position, as the rules are.
+      info.operands.assign(view.view.inputs.size(), -1);
+      for (auto [i, operand] : llvm::enumerate(node.getOperands())) {
+        info.operands[node.operandPosition(i)] = tensorOf(operand);
+        info.bytes += static_cast<double>(fromMlirTensor(operand.getType()).numBytes());
+      }
+      std::vector<int32_t> results(view.view.outputs.size(), -1);
+      for (auto [i, result] : llvm::enumerate(node.getResults())) {
+        results[node.resultPosition(i)] = tensorOf(result);
+        info.bytes += static_cast<double>(fromMlirTensor(result.getType()).numBytes());
+      }
+      info.results = results;
+      info.flops = flopsOf(view.view, info.bytes);
+      if (view.def && view.def->shard)
+        info.rule = view.def->shard(view.view);
+      // The bias of a Gemm whose inner dimension is split joins as a partial sum.
+      for (const Factor &factor : info.rule.factors)
+        problem.partialWeights |= !factor.addends.empty();
+    } else if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op);
+               collective && collective.getCollectiveInput()) {
+      info.operands = {tensorOf(collective.getCollectiveInput())};
+      info.rule = collectiveRule(collective);
+    } else {
+      for (Value operand : op.getOperands())
+        info.operands.push_back(tensorOf(operand));
+    }
+    bound.ops.push_back(&op);
+    problem.ops.push_back(std::move(info));
+  }
+  for (Value value : body.getTerminator()->getOperands()) {
+    TensorInfo &info = problem.tensors[bound.tensors[value]];
+    info.isOutput = true;
+    info.mustReplicate |= options.replicateOutputs;
+  }
+  function.walk([&](onnxir::NodeOp node) {
+    if (!options.dataParallel)
+      applyAnnotations(node, options.size, bound);
+  });
+  return success();
+}
+
+} // namespace concord::partition
