@@ -49,7 +49,7 @@ struct Granularity {
     if (block == 0 && scale.rank() == 1 && scale.count == n)
       block = 1;
     require(scale.rank() == x.rank() && block > 0 &&
-                block <= std::max<int64_t>(n, 1) &&
+                block < (int64_t(1) << 31) &&
                 scale.dims[axis] == (n + block - 1) / block,
             "the scale's shape does not fit the blocks");
     for (int d = 0; d < x.rank(); ++d)
@@ -185,7 +185,7 @@ Body buildDynamicQuantize(Plan &plan) {
       y[i] = scale == 0 ? uint8_t(0)
                         : uint8_t(quantize(x[i] / scale, zero, {0, 255}));
     *r(scaleOut) = scale;
-    *reinterpret_cast<uint8_t *>(r.out(2)) = uint8_t(zero);
+    *reinterpret_cast<uint8_t *>(r.out(2)) = uint8_t(indexFrom(zero));
   };
 }
 

@@ -335,6 +335,8 @@ def main():
         if not re.search(options.only, name):
             continue
         path = os.path.join(root, name)
+        if not os.path.isdir(path):
+            continue
         try:
             passed[run_test(library, path, options.expanded)] += 1
         except Skip as why:
