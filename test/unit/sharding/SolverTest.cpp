@@ -166,6 +166,23 @@ TEST(Solver, PartialOutputIsScatteredWhenItMayBeSplit) {
   }
 }
 
+/// Small values made early and needed whole much later: whether each is
+/// computed split differs by nanoseconds now and by a gather then. Their
+/// combinations must not push the right one out of a narrow beam.
+TEST(Solver, SideChainsDoNotCrowdTheBeam) {
+  Net net(2);
+  Id x = wholeInput(net, {1, 16, 16});
+  std::vector<Id> values;
+  for (int i = 0; i < 12; ++i)
+    values.push_back(net.unary(net.unary(x)));
+  for (Id value : values)
+    net.output(net.op({}, "Opaque", {value}, {{1}}, {}, 0)[0]);
+  net.problem.beamWidth = 64;
+  Solution s = solved(net);
+  EXPECT_FALSE(s.exact);
+  EXPECT_EQ(traffic(net.problem, s).collectives(), 0);
+}
+
 // --- Weights -----------------------------------------------------------------
 
 TEST(Solver, TiedEmbeddingHasOneLayout) {
