@@ -743,6 +743,89 @@ const std::vector<std::pair<const char *, Generator>> kGenerators = {
                               floats(r, {b, s, 2})})
                             .attr("num_heads", h);
      }},
+    {"quantize",
+     [](Rng &r) {
+       const Shape s = dims(r, 3);
+       const bool perAxis = r() % 2;
+       Tensor zero =
+           Tensor::allocate({DType::U8, perAxis ? Shape{s[1]} : Shape{}});
+       return Case("QuantizeLinear", 13,
+                   {floats(r, s),
+                    floats(r, perAxis ? Shape{s[1]} : Shape{}, 0.1f, 1), zero})
+           .attr("axis", int64_t{1});
+     }},
+    {"dft",
+     [](Rng &r) {
+       return Case("DFT", 17, {floats(r, {dim(r), 4, dim(r), 1})})
+           .attr("axis", int64_t{1});
+     }},
+    {"causalconv",
+     [](Rng &r) {
+       const int64_t b = dim(r), c = dim(r);
+       Case result("CausalConvWithState", 27,
+                   {floats(r, {b, c, 5}), floats(r, {c, 1, 3}), floats(r, {c}),
+                    floats(r, {b, c, 2})},
+                   {}, 2);
+       return result;
+     }},
+    {"gridsample",
+     [](Rng &r) {
+       const int64_t b = dim(r);
+       return Case("GridSample", 20,
+                   {floats(r, {b, dim(r), 4, 4}), floats(r, {b, 3, 3, 2})});
+     }},
+    {"tensorscatter",
+     [](Rng &r) {
+       const int64_t b = dim(r), h = dim(r);
+       return Case("TensorScatter", 24,
+                   {floats(r, {b, h, 6, 2}), floats(r, {b, h, 2, 2}),
+                    indices(r, {b}, 4)});
+     }},
+    {"lpnorm",
+     [](Rng &r) {
+       return Case("LpNormalization", 22, {floats(r, dims(r, 3))})
+           .attr("axis", pick(r, {0, 1, -1}));
+     }},
+    {"lrn",
+     [](Rng &r) {
+       return Case("LRN", 13, {floats(r, dims(r, 4))}).attr("size", int64_t{3});
+     }},
+    {"depthtospace",
+     [](Rng &r) {
+       return r() % 2 ? Case("DepthToSpace", 13, {floats(r, {dim(r), 8, 2, 3})})
+                            .attr("blocksize", int64_t{2})
+                      : Case("SpaceToDepth", 13, {floats(r, {dim(r), 2, 4, 6})})
+                            .attr("blocksize", int64_t{2});
+     }},
+    {"attention with past",
+     [](Rng &r) {
+       const int64_t b = dim(r), h = pick(r, {1, 2, 4});
+       Case c("Attention", 23,
+              {floats(r, {b, h * 2, 3, 2}), floats(r, {b, h, 3, 2}),
+               floats(r, {b, h, 3, 2}), kAbsent, floats(r, {b, h, 2, 2}),
+               floats(r, {b, h, 2, 2})},
+              {}, 3);
+       return c.attr("is_causal", int64_t{1});
+     }},
+    {"batchnorm opset 7",
+     [](Rng &r) {
+       const int64_t ch = dim(r);
+       return Case("BatchNormalization", 7,
+                   {floats(r, {dim(r), ch, 4}), floats(r, {ch}),
+                    floats(r, {ch}), floats(r, {ch}), floats(r, {ch}, 0.5, 1)});
+     }},
+    {"prelu and power",
+     [](Rng &r) {
+       const Shape s = dims(r, 3);
+       return Case(anyOf(r, "PRelu", "Pow"), 16,
+                   {floats(r, s, 0.5, 2), floats(r, {s[1], 1}, 0.5, 2)});
+     }},
+    {"compare",
+     [](Rng &r) {
+       const Shape s = dims(r, 3);
+       return Case(anyOf(r, "Less", "Greater", "LessOrEqual"), 16,
+                   {floats(r, s), floats(r, sometimesOne(r, s))});
+     }},
 };
 
 class ShardingRules : public testing::TestWithParam<size_t> {};
