@@ -7,10 +7,12 @@
 //===----------------------------------------------------------------------===//
 //
 // The equation becomes one loop nest: the result's labels outside, the summed
-// ones inside, and per operand the stride of every label.
+// ones inside, and per operand the stride of every label. A nest of two
+// operands is a batch of matrix products wherever strides allow it.
 //
 //===----------------------------------------------------------------------===//
 
+#include "MatMul.h"
 #include "Plan.h"
 #include "Strided.h"
 
@@ -130,12 +132,91 @@ Nest makeNest(const NodeInfo &node) {
   return nest;
 }
 
+/// One loop of a product: its size and its strides in both operands and the
+/// result.
+struct Loop {
+  int64_t dim = 1, a = 0, b = 0, c = 0;
+
+  /// Takes `inner` in as the faster part, if both are one run everywhere.
+  bool merge(const Loop &inner) {
+    if (dim != 1 && (a != inner.a * inner.dim || b != inner.b * inner.dim ||
+                     c != inner.c * inner.dim))
+      return false;
+    *this = {dim * inner.dim, inner.a, inner.b, inner.c};
+    return true;
+  }
+};
+
+/// A nest of two operands as a batch of matrix products.
+struct Product {
+  std::vector<Loop> batch;
+  Loop m, n, k;
+};
+
+/// False when the summed labels do not form one run, or one of them belongs to
+/// a single operand.
+bool asProduct(const Nest &nest, Product &product) {
+  std::vector<int64_t> out = denseStrides(nest.outDims);
+  for (int d = 0; d < nest.outRank; ++d) {
+    Loop loop{nest.outDims[d], nest.strides[0][d], nest.strides[1][d], out[d]};
+    if (loop.dim == 1)
+      continue;
+    Loop *matrix = loop.a && !loop.b   ? &product.m
+                   : !loop.a && loop.b ? &product.n
+                                       : nullptr;
+    if (matrix && matrix->merge(loop))
+      continue;
+    if (matrix)
+      std::swap(*matrix, loop); // the older one is the outer one
+    product.batch.push_back(loop);
+  }
+  for (int d = 0; d < nest.sumRank; ++d) {
+    int at = nest.outRank + d;
+    Loop loop{nest.sumDims[d], nest.strides[0][at], nest.strides[1][at], 0};
+    if (loop.dim == 1)
+      continue;
+    if (!loop.a || !loop.b || !product.k.merge(loop))
+      return false;
+  }
+  return product.batch.size() <= size_t(kMaxRank);
+}
+
+Body buildProduct(Plan &plan, const Product &product) {
+  std::vector<int64_t> dims, a, b, c;
+  for (const Loop &loop : product.batch) {
+    dims.push_back(loop.dim);
+    a.push_back(loop.a);
+    b.push_back(loop.b);
+    c.push_back(loop.c);
+  }
+  Loop m = product.m, n = product.n, k = product.k;
+  return forNumbers(plan.node.output(0).dtype, [&]<class T>() -> Body {
+    In<T> x = plan.read<T>(0), y = plan.read<T>(1);
+    Out<T> out = plan.write<T>(0);
+    return [=](const Run &r) {
+      forEachIndex(dims.data(), int(dims.size()), [&](const int64_t *index) {
+        int64_t atA = 0, atB = 0, atC = 0;
+        for (size_t d = 0; d < dims.size(); ++d) {
+          atA += index[d] * a[d];
+          atB += index[d] * b[d];
+          atC += index[d] * c[d];
+        }
+        matmul<T>(m.dim, n.dim, k.dim, {r(x) + atA, m.a, k.a},
+                  {r(y) + atB, k.b, n.b}, {r(out) + atC, m.c, n.c});
+      });
+    };
+  });
+}
+
 Body buildEinsum(Plan &plan) {
   const NodeInfo &node = plan.node;
   require(!node.in.empty() && node.in.size() <= Broadcast::kMaxOperands,
           "1 to 8 operands are supported");
   Nest nest = makeNest(node);
   size_t operands = node.in.size();
+  Product product;
+  if (operands == 2 && asProduct(nest, product))
+    return buildProduct(plan, product);
   int64_t sumCount = 1;
   for (int64_t d : nest.sumDims)
     sumCount *= d;

@@ -44,10 +44,17 @@ void onnx::matmul(int64_t m, int64_t n, int64_t k, Matrix<const T> a,
       } else {
         for (int64_t j = 0; j < width; ++j) {
           const T *y = b.data + (j0 + j) * b.colStride;
-          Acc sum = 0;
-          for (int64_t p = 0; p < k; ++p)
-            sum += static_cast<Acc>(row[p * a.colStride]) *
-                   static_cast<Acc>(y[p * b.rowStride]);
+          // Four partial sums, since one would wait for itself.
+          Acc part[4] = {};
+          int64_t p = 0;
+          for (; p + 4 <= k; p += 4)
+            for (int64_t q = 0; q < 4; ++q)
+              part[q] += static_cast<Acc>(row[(p + q) * a.colStride]) *
+                         static_cast<Acc>(y[(p + q) * b.rowStride]);
+          for (; p < k; ++p)
+            part[0] += static_cast<Acc>(row[p * a.colStride]) *
+                       static_cast<Acc>(y[p * b.rowStride]);
+          Acc sum = (part[0] + part[1]) + (part[2] + part[3]);
           acc[j] = sum;
         }
       }

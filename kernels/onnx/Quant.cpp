@@ -121,7 +121,9 @@ Body buildQuantize(Plan &plan) {
     granularity.forEach([&](int64_t at, int64_t s) {
       double ratio = r(in)[at] / r(scaleIn)[s];
       double zero = zeroIn ? r(zeroIn)[s] : 0;
-      if (precision != DType::F64) {
+      if (precision == DType::F32) {
+        ratio = static_cast<float>(ratio);
+      } else if (precision != DType::F64) {
         alignas(8) char rounded[8];
         storeOne(ratio, precision, rounded, 0);
         ratio = loadOne<double>(precision, rounded, 0);
