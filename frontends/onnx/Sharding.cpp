@@ -749,6 +749,7 @@ constexpr Entry kRules[] = {
     {"BitwiseXor", elementwise},
     {"Cast", cast},
     {"CastLike", castLike},
+    {"Col2Im", batchOnly},
     {"Clip", firstOperandOnly},
     {"Concat", concat},
     {"ConstantOfShape", constantOfShape},

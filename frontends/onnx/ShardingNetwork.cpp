@@ -184,6 +184,84 @@ Rule rotaryEmbedding(const NodeView &v) {
   return b.take();
 }
 
+/// Dimensions that keep their size are copied, whatever the interpolation.
+Rule resize(const NodeView &v) {
+  RuleBuilder b(v);
+  if (v.node->stringAttr("coordinate_transformation_mode", "half_pixel") ==
+          "tf_crop_and_resize" ||
+      v.node->stringAttr("keep_aspect_ratio_policy", "stretch") != "stretch")
+    return {};
+  std::vector<int64_t> touched;
+  for (size_t d = 0; d < b.rankIn(0); ++d)
+    if (b.in(0)[d] != b.out(0)[d])
+      touched.push_back(static_cast<int64_t>(d));
+  // Sizes are those of the whole tensor, and the scale is taken from them.
+  const bool bySizes = v.hasInput(3) && v.inputs[3].numElements() > 0;
+  if (bySizes && opset(v) >= 11) {
+    if (!v.node->attribute("axes"))
+      return {};
+    for (int64_t axis : v.node->intsAttr("axes"))
+      touched.push_back(axisIn(b, axis));
+  }
+  // A scale near 1 may keep a size by rounding only.
+  const size_t scales = opset(v) < 11 ? 1 : 2;
+  if (v.hasInput(scales) && v.inputs[scales].numElements() > 0) {
+    if (!v.constants[scales] || v.node->attribute("axes"))
+      return {};
+    for (size_t d = 0; d < b.rankIn(0); ++d)
+      if (v.constants[scales]->floatAt(d) != 1)
+        touched.push_back(static_cast<int64_t>(d));
+  }
+  untouchedDims(b, touched);
+  return b.take();
+}
+
+Rule reverseSequence(const NodeView &v) {
+  RuleBuilder b(v);
+  const int64_t batch = axisIn(b, v.node->intAttr("batch_axis", 1));
+  const int64_t time = axisIn(b, v.node->intAttr("time_axis", 0));
+  const auto rank = static_cast<int64_t>(b.rankIn(0));
+  if (batch == rank || time == rank)
+    return {};
+  untouchedDims(b, {batch, time});
+  b.factor(b.in(0)[batch], {{0, batch}, {1, 0}}, {{0, batch}});
+  b.linear({0});
+  return b.take();
+}
+
+Rule meanVariance(const NodeView &v) {
+  RuleBuilder b(v);
+  std::vector<int64_t> axes = v.node->intsAttr("axes", {0, 2, 3});
+  for (int64_t &axis : axes)
+    axis = axisIn(b, axis);
+  untouchedDims(b, axes);
+  return b.take();
+}
+
+Rule roiAlign(const NodeView &v) {
+  RuleBuilder b(v);
+  b.factor(b.in(1)[0], {{1, 0}, {2, 0}}, {{0, 0}});
+  b.factor(b.in(0)[1], {{0, 1}}, {{0, 1}});
+  return b.take();
+}
+
+// Operands: query, key, value, past_state, decay, beta, with heads packed into
+// the last dimension. Results: output, present_state [batch, heads, ...].
+Rule linearAttention(const NodeView &v) {
+  RuleBuilder b(v);
+  const int64_t heads = v.node->intAttr("q_num_heads", 1);
+  const int64_t kvHeads = v.node->intAttr("kv_num_heads", 1);
+  b.factor(b.in(0)[0], {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}},
+           {{0, 0}, {1, 0}});
+  if (heads % kvHeads != 0)
+    return b.take();
+  std::vector<At> at = {{0, 2}, {1, 2}, {2, 2}, {3, 1}, {4, 2}};
+  if (v.hasInput(5) && b.in(5)[2] != 1)
+    at.push_back({5, 2});
+  b.factor(kvHeads, at, {{0, 2}, {1, 1}});
+  return b.take();
+}
+
 struct Entry {
   std::string_view name;
   ShardFn rule;
@@ -205,8 +283,13 @@ constexpr Entry kRules[] = {
     {"LRN", lrn},
     {"LayerNormalization", layerNorm},
     {"LpPool", pool},
+    {"LinearAttention", linearAttention},
     {"MaxPool", pool},
+    {"MeanVarianceNormalization", meanVariance},
     {"RMSNormalization", layerNorm},
+    {"Resize", resize},
+    {"ReverseSequence", reverseSequence},
+    {"RoiAlign", roiAlign},
     {"RotaryEmbedding", rotaryEmbedding},
 };
 
@@ -242,7 +325,8 @@ localAttributes(const NodeView &whole,
   };
   if (!whole.node->domain.empty())
     return result;
-  if (op == "Attention" && whole.inputs[0].shape.size() == 3) {
+  if ((op == "Attention" && whole.inputs[0].shape.size() == 3) ||
+      op == "LinearAttention") {
     scale("q_num_heads", 0, 2);
     scale("kv_num_heads", 1, 2);
   } else if (op == "RotaryEmbedding" && whole.inputs[0].shape.size() == 3) {

@@ -826,6 +826,62 @@ const std::vector<std::pair<const char *, Generator>> kGenerators = {
        return Case(anyOf(r, "Less", "Greater", "LessOrEqual"), 16,
                    {floats(r, s), floats(r, sometimesOne(r, s))});
      }},
+    {"resize",
+     [](Rng &r) {
+       const Shape s = {dim(r), dim(r), 4, 4};
+       Tensor scales = Tensor::allocate({DType::F32, {4}});
+       const float values[4] = {1, 1, 1.5f, 2};
+       std::memcpy(scales.mutableBytes().data(), values, sizeof values);
+       return r() % 2 ? Case("Resize", 13, {floats(r, s), kAbsent, scales}, {2})
+                            .attr("mode", std::string("linear"))
+                      : Case("Resize", 13,
+                             {floats(r, s), kAbsent, kAbsent,
+                              list({s[0], s[1], 6, 3})},
+                             {3});
+     }},
+    {"reversesequence",
+     [](Rng &r) {
+       const Shape s = {4, dim(r), dim(r)};
+       return Case("ReverseSequence", 10,
+                   {floats(r, s), indices(r, {s[1]}, 4)});
+     }},
+    {"meanvariance",
+     [](Rng &r) {
+       return Case("MeanVarianceNormalization", 13,
+                   {floats(r, {dim(r), dim(r), 3, 3})});
+     }},
+    {"roialign",
+     [](Rng &r) {
+       const int64_t n = dim(r), rois = dim(r);
+       Tensor boxes = floats(r, {rois, 4}, 0, 2);
+       auto *p = reinterpret_cast<float *>(boxes.mutableBytes().data());
+       for (int64_t i = 0; i < rois; ++i)
+         p[4 * i + 2] += p[4 * i] + 1, p[4 * i + 3] += p[4 * i + 1] + 1;
+       return Case("RoiAlign", 16,
+                   {floats(r, {n, dim(r), 5, 5}), boxes, indices(r, {rois}, n)})
+           .attr("output_height", int64_t{2})
+           .attr("output_width", int64_t{2});
+     }},
+    {"col2im",
+     [](Rng &r) {
+       return Case(
+           "Col2Im", 18,
+           {floats(r, {dim(r), 4 * dim(r), 9}), list({4, 4}), list({2, 2})},
+           {1, 2});
+     }},
+    {"linear attention",
+     [](Rng &r) {
+       const int64_t b = dim(r), kv = pick(r, {2, 4}), q = kv * pick(r, {1, 2});
+       std::vector<Tensor> in = {
+           floats(r, {b, 3, q * 2}),
+           floats(r, {b, 3, kv * 2}),
+           floats(r, {b, 3, kv * 4}),
+           floats(r, {b, kv, 2, 4}),
+           floats(r, {b, 3, r() % 2 ? kv : kv * 2}, -1, 0),
+           floats(r, {b, 3, r() % 2 ? kv : 1}, 0, 1)};
+       Case c("LinearAttention", 27, in, {}, 2);
+       return c.attr("q_num_heads", q).attr("kv_num_heads", kv);
+     }},
 };
 
 class ShardingRules : public testing::TestWithParam<size_t> {};
