@@ -73,6 +73,47 @@ static int64_t batchOf(func::FuncOp function) {
   return best;
 }
 
+/// Whether a parameter is what splitting is for: a factor of a product, a filter
+/// or a looked-up table. Masks and rotary tables are constants that happen to be
+/// large; splitting them would only buy collectives.
+static bool isParameter(comm::WeightOp weight) {
+  SmallVector<Value> worklist = {weight.getResult()};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    for (OpOperand &use : value.getUses()) {
+      auto node = dyn_cast<onnxir::NodeOp>(use.getOwner());
+      if (!node)
+        continue;
+      StringRef op = node.getOp();
+      int64_t position = node.operandPosition(use.getOperandNumber());
+      if (op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose" ||
+          op == "MatMulInteger" || op == "Einsum" || (op == "Gather" && position == 0))
+        return true;
+      if (op == "Transpose" || op == "Cast" || op == "Identity" ||
+          op == "DequantizeLinear" || op == "Unsqueeze" || op == "Squeeze")
+        worklist.push_back(node.getResult(0));
+    }
+  }
+  return false;
+}
+
+/// Largest matrix that is a router by its form, [hidden, few]: it is not worth a
+/// collective per layer, and next to no memory whole. 0 where there is none.
+static int64_t routerBytes(func::FuncOp function) {
+  int64_t largest = 0;
+  function.walk([&](comm::WeightOp weight) {
+    auto type = dyn_cast<RankedTensorType>(weight.getType());
+    if (!type || type.getRank() != 2)
+      return;
+    int64_t few = std::min(type.getDimSize(0), type.getDimSize(1));
+    int64_t many = std::max(type.getDimSize(0), type.getDimSize(1));
+    if (few <= 64 && many >= 16 * few)
+      largest = std::max<int64_t>(largest, type.getNumElements() *
+                                               elementBytes(type.getElementType()));
+  });
+  return largest;
+}
+
 /// Layouts that IR 11 annotations ask for on an axis of this size.
 static void applyAnnotations(onnxir::NodeOp node, int64_t ranks, BoundProblem &bound) {
   auto shardings = node.getShardings();
@@ -103,8 +144,10 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
   Problem &problem = bound.problem;
   problem.ranks = options.size;
   problem.splitWeights = !options.dataParallel;
-  // A router of [hidden, experts] is not worth a collective.
-  problem.smallWeightBytes = 4096;
+  // Lets the bias of a product whose inner dimension is split join the partial
+  // sums.
+  problem.partialWeights = true;
+  problem.smallWeightBytes = routerBytes(function);
   auto add = [&](Value value, TensorKind kind) {
     auto type = cast<RankedTensorType>(value.getType());
     TensorInfo info;
@@ -120,7 +163,11 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
   for (BlockArgument argument : body.getArguments()) {
     add(argument, TensorKind::Input);
     TensorInfo &info = problem.tensors.back();
-    info.mustReplicate = options.replicateInputs;
+    // Split inputs save nothing but tempt the solver into gathers; a batch split
+    // is asked for by name, and state (rank 3 and up: key-value caches) is worth
+    // its memory.
+    info.mustReplicate =
+        options.replicateInputs || (!options.dataParallel && info.shape.size() < 3);
     if (options.dataParallel && !info.shape.empty() && info.shape[0] == batch) {
       if (batch % options.size != 0) {
         auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "comm.name");
@@ -135,7 +182,9 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
   }
   for (Operation &op : body.without_terminator()) {
     if (isa<comm::WeightOp>(op)) {
-      add(op.getResult(0), TensorKind::Weight);
+      add(op.getResult(0), isParameter(cast<comm::WeightOp>(op))
+                               ? TensorKind::Weight
+                               : TensorKind::Constant);
       continue;
     }
     if (isa<arith::ConstantOp>(op) && isa<RankedTensorType>(op.getResult(0).getType())) {
@@ -175,9 +224,6 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
       info.flops = flopsOf(view.view, info.bytes);
       if (view.def && view.def->shard)
         info.rule = view.def->shard(view.view);
-      // The bias of a Gemm whose inner dimension is split joins as a partial sum.
-      for (const Factor &factor : info.rule.factors)
-        problem.partialWeights |= !factor.addends.empty();
     } else if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op);
                collective && collective.getCollectiveInput()) {
       info.operands = {tensorOf(collective.getCollectiveInput())};
