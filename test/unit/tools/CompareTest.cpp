@@ -13,6 +13,9 @@
 #include "common/Files.h"
 #include "common/Npy.h"
 #include "common/TensorFile.h"
+#ifdef CONCORD_TOOLS_HAVE_ONNX
+#include "concord/onnx/Reader.h"
+#endif
 
 #include <cmath>
 #include <gmock/gmock.h>
@@ -115,5 +118,29 @@ TEST(TensorFile, ChecksAgainstWhatIsWanted) {
   EXPECT_THAT(errorOf("none.npy", DType::I64, {1}), HasSubstr("cannot open"));
   std::filesystem::remove_all(dir);
 }
+
+#ifdef CONCORD_TOOLS_HAVE_ONNX
+TEST(TensorFile, TensorProto) {
+  std::filesystem::path dir =
+      makePrivateDir(std::filesystem::temp_directory_path(), "tensor-");
+  HostTensor wanted = drawTensor(DType::BF16, {2, 3}, 1);
+  onnx::Tensor proto = onnx::Tensor::allocate({DType::BF16, {2, 3}});
+  std::copy(wanted.bytes.begin(), wanted.bytes.end(),
+            proto.mutableBytes().begin());
+  onnx::writeTensorProto((dir / "input_0.pb").string(), "x", proto);
+  HostTensor got =
+      readTensorFile(dir / "input_0.pb", DType::BF16, {2, 3}, "input 'x'");
+  EXPECT_EQ(got.bytes, wanted.bytes);
+  try {
+    readTensorFile(dir / "input_0.pb", DType::F32, {2, 3}, "input 'x'");
+    ADD_FAILURE() << "another dtype was taken";
+  } catch (const Error &error) {
+    EXPECT_THAT(error.what(), HasSubstr("dtype BF16, but input 'x' is F32"));
+  }
+  writeFile(dir / "bad.pb", std::string("\x0a\xff\xff\xff\xff\x0f", 6));
+  EXPECT_THROW(readTensorFile(dir / "bad.pb"), Error);
+  std::filesystem::remove_all(dir);
+}
+#endif
 
 } // namespace
