@@ -15,6 +15,7 @@
 #include "common/PlanBuilder.h"
 #include "concord/artefact.h"
 #include "concord/kernel.h"
+#include "import/OnnxImport.h"
 
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
@@ -70,6 +71,12 @@ static llvm::json::Object entry(func::FuncOp function, unsigned argument,
 
 static std::string parameterName(DictionaryAttr parameter) {
   return parameter.getAs<StringAttr>("section").getValue().str();
+}
+
+static bool differsByRank(DictionaryAttr parameter) {
+  return !parameter.getAs<ArrayAttr>("splits").empty() ||
+         parameter.getAs<StringAttr>("file").getValue().contains("{rank}") ||
+         parameter.getAs<StringAttr>("section").getValue().contains("{rank}");
 }
 
 /// Sections of one parameter used in several forms need names of their own.
@@ -266,7 +273,7 @@ std::string writeParameters(ModuleOp module, const std::string &path) {
   for (auto [i, attr] : llvm::enumerate(parameters)) {
     auto parameter = cast<DictionaryAttr>(attr);
     auto type = cast<ShapedType>(parameter.getAs<TypeAttr>("type").getValue());
-    bool split = !parameter.getAs<ArrayAttr>("splits").empty();
+    bool split = differsByRank(parameter);
     bool packed = static_cast<bool>(parameter.get("pack"));
     for (int64_t rank = 0; rank < (split ? world : 1); ++rank) {
       comm::WeightSection section;
@@ -285,14 +292,14 @@ std::string writeParameters(ModuleOp module, const std::string &path) {
                              {"target_cpu", concord_kernel_target()}});
   for (Attribute attr : parameters) {
     auto parameter = cast<DictionaryAttr>(attr);
-    std::string error;
-    auto section = storeOf(module).lookup(
-        parameter.getAs<StringAttr>("file").getValue().str(),
-        parameter.getAs<StringAttr>("section").getValue().str(), error);
-    if (!section)
-      return error;
-    bool split = !parameter.getAs<ArrayAttr>("splits").empty();
+    bool split = differsByRank(parameter);
     for (int64_t rank = 0; rank < (split ? world : 1); ++rank) {
+      std::string error;
+      auto section = storeOf(module).lookup(
+          forRank(parameter.getAs<StringAttr>("file").getValue().str(), rank),
+          forRank(parameter.getAs<StringAttr>("section").getValue().str(), rank), error);
+      if (!section)
+        return error;
       std::vector<std::byte> owned;
       std::span<const std::byte> bytes;
       error = partBytes(parameter, section->bytes, rank, owned, bytes);
@@ -315,14 +322,24 @@ std::string writeReferencedWeights(ModuleOp module, const std::string &path,
     return "";
   std::vector<comm::WeightSection> sections;
   std::vector<comm::WeightStore::Section> data;
+  // A parameter per rank is stored once per rank, under a pattern of its own.
+  std::vector<std::tuple<std::string, std::string, std::string, comm::WeightOp>> stored;
   for (auto &[key, op] : distinct) {
+    bool perRank = key.first.find("{rank}") != std::string::npos;
+    bool pattern = perRank || key.second.find("{rank}") != std::string::npos;
+    std::string name = perRank ? key.second + "#{rank}" : key.second;
+    for (int64_t rank = 0; rank < (pattern ? comm::getWorld(module) : 1); ++rank)
+      stored.emplace_back(forRank(key.first, rank), forRank(key.second, rank),
+                          forRank(name, rank), op);
+  }
+  for (auto &[file, section_, name, op] : stored) {
     std::string error;
-    auto section = storeOf(module).lookup(key.first, key.second, error);
+    auto section = storeOf(module).lookup(file, section_, error);
     if (!section)
       return error;
     auto type = cast<ShapedType>(op.getPart() ? *op.getPart() : op.getType());
     comm::WeightSection entry;
-    entry.name = key.second;
+    entry.name = name;
     entry.bytes = section->bytes.size();
     entry.dtype = std::string(dtypeName(fromMlirType(type.getElementType())));
     ArrayRef<int64_t> shape = op.getGlobal() ? *op.getGlobal() : type.getShape();
@@ -338,7 +355,11 @@ std::string writeReferencedWeights(ModuleOp module, const std::string &path,
   std::string error = writer.finish();
   if (!error.empty())
     return error;
-  module.walk([&](comm::WeightOp op) { op.setFile(fileName); });
+  module.walk([&](comm::WeightOp op) {
+    if (op.getFile().contains("{rank}"))
+      op.setSection((op.getSection() + "#{rank}").str());
+    op.setFile(fileName);
+  });
   return "";
 }
 

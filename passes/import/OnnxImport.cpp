@@ -58,13 +58,15 @@ namespace {
 
 class Importer {
 public:
-  Importer(MLIRContext *context, const onnx::Model &model,
-           const ImportOptions &options)
-      : context(context), model(model), options(options), builder(context) {}
+  Importer(MLIRContext *context, const std::vector<onnx::Model> &models,
+           const std::string &pattern, const ImportOptions &options)
+      : context(context), models(models), model(models.front()), pattern(pattern),
+        options(options), builder(context) {}
 
   OwningOpRef<ModuleOp> run();
 
 private:
+  LogicalResult sameGraph(const onnx::Model &other, int64_t rank);
   Value constant(onnx::ValueId id, Location loc);
   Value use(onnx::ValueId id, Location loc);
   LogicalResult node(const onnx::Node &node);
@@ -74,15 +76,38 @@ private:
   FailureOr<FlatSymbolRefAttr> domainOf(const onnx::Node &node, Location loc);
 
   MLIRContext *context;
-  const onnx::Model &model;
+  const std::vector<onnx::Model> &models;
+  const onnx::Model &model; ///< rank 0's, or the only one
+  const std::string &pattern;
   const ImportOptions &options;
   OpBuilder builder;
   ModuleOp module;
   func::FuncOp function;
-  std::string file;
   std::map<onnx::ValueId, Value> values;
   bool hasCollectives = false;
 };
+
+/// Whether rank `rank`'s model is rank 0's but for the data of constants.
+LogicalResult Importer::sameGraph(const onnx::Model &other, int64_t rank) {
+  auto differ = [&](const std::string &what) {
+    return emitError(builder.getUnknownLoc())
+           << other.path << ": differs from " << model.path << " in " << what
+           << "; the ranks of one program run one graph and differ in the data of "
+              "their parameters only";
+  };
+  const onnx::Graph &a = model.graph, &b = other.graph;
+  if (a.nodes.size() != b.nodes.size() || a.values.size() != b.values.size() ||
+      a.inputs != b.inputs || a.outputs != b.outputs)
+    return differ("the number of nodes or values");
+  for (auto [x, y] : llvm::zip(a.nodes, b.nodes))
+    if (x.opType != y.opType || x.domain != y.domain || x.inputs != y.inputs ||
+        x.outputs != y.outputs)
+      return differ("node '" + y.name + "'");
+  for (auto [x, y] : llvm::zip(a.values, b.values))
+    if (x.type != y.type || x.constant.has_value() != y.constant.has_value())
+      return differ("value '" + y.name + "'");
+  return success();
+}
 
 Value Importer::constant(onnx::ValueId id, Location loc) {
   const onnx::Value &value = model.graph.values[id];
@@ -92,7 +117,11 @@ Value Importer::constant(onnx::ValueId id, Location loc) {
   builder.setInsertionPointToStart(&function.getBody().front());
   Location nameLoc = NameLoc::get(builder.getStringAttr(value.name));
   uint64_t bytes = data.type.numBytes();
-  if (bytes <= kInlineBytes || bytes == 0) {
+  bool differs = false;
+  for (const onnx::Model &other : models)
+    differs |= !std::equal(data.bytes.begin(), data.bytes.end(),
+                           other.graph.values[id].constant->bytes.begin());
+  if (!differs && bytes <= kInlineBytes) {
     DenseElementsAttr attr;
     if (data.type.dtype == DType::BOOL) {
       SmallVector<bool> bits;
@@ -108,8 +137,15 @@ Value Importer::constant(onnx::ValueId id, Location loc) {
     }
     return arith::ConstantOp::create(builder, nameLoc, type, attr);
   }
-  auto *dialect = context->getLoadedDialect<comm::CommDialect>();
-  dialect->getWeightStore().add(file, value.name, {data.bytes, data.owner});
+  auto &store = context->getLoadedDialect<comm::CommDialect>()->getWeightStore();
+  std::string file = llvm::sys::path::filename(differs ? pattern : model.path).str();
+  if (differs)
+    for (auto [rank, other] : llvm::enumerate(models)) {
+      const onnx::Tensor &tensor = *other.graph.values[id].constant;
+      store.add(forRank(file, rank), value.name, {tensor.bytes, tensor.owner});
+    }
+  else
+    store.add(file, value.name, {data.bytes, data.owner});
   return comm::WeightOp::create(builder, nameLoc, type,
                                 builder.getStringAttr(value.name),
                                 builder.getStringAttr(file), nullptr, nullptr,
@@ -272,7 +308,9 @@ LogicalResult Importer::node(const onnx::Node &node) {
 }
 
 OwningOpRef<ModuleOp> Importer::run() {
-  file = llvm::sys::path::filename(model.path).str();
+  for (auto [rank, other] : llvm::enumerate(models))
+    if (failed(sameGraph(other, rank)))
+      return {};
   OwningOpRef<ModuleOp> owner =
       ModuleOp::create(builder, builder.getUnknownLoc());
   module = *owner;
@@ -317,11 +355,21 @@ OwningOpRef<ModuleOp> Importer::run() {
 
 } // namespace
 
-OwningOpRef<ModuleOp> importOnnx(MLIRContext *context, const onnx::Model &model,
+std::string forRank(const std::string &pattern, int64_t rank) {
+  std::string name = pattern;
+  size_t at = name.find("{rank}");
+  if (at != std::string::npos)
+    name.replace(at, 6, std::to_string(rank));
+  return name;
+}
+
+OwningOpRef<ModuleOp> importOnnx(MLIRContext *context,
+                                 const std::vector<onnx::Model> &models,
+                                 const std::string &pattern,
                                  const ImportOptions &options) {
   context->loadDialect<arith::ArithDialect, comm::CommDialect, func::FuncDialect,
                        onnxir::OnnxDialect, tensor::TensorDialect>();
-  return Importer(context, model, options).run();
+  return Importer(context, models, pattern, options).run();
 }
 
 } // namespace concord

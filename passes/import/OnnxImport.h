@@ -29,12 +29,18 @@ struct ImportOptions {
 std::vector<std::vector<int64_t>> meshGroups(const Mesh &mesh,
                                              const std::vector<std::string> &axes);
 
+/// A name with `{rank}` replaced; unchanged where it has none.
+std::string forRank(const std::string &pattern, int64_t rank);
+
 /// Builds `module { func @main }` in phase `imported`, or `partitioned` when the
 /// model holds collectives of its own. Parameters stay in the mapped file; the
-/// dialect's WeightStore refers to them. On failure emits a diagnostic and
-/// returns null.
+/// dialect's WeightStore refers to them. With several models, one per rank, the
+/// graphs must be the same but for the data of their constants: the module is one
+/// program, and parameters that differ are named by a pattern with `{rank}`.
+/// `pattern` is the path as given. On failure emits a diagnostic and returns null.
 mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext *context,
-                                             const onnx::Model &model,
+                                             const std::vector<onnx::Model> &models,
+                                             const std::string &pattern,
                                              const ImportOptions &options);
 
 } // namespace concord

@@ -238,7 +238,8 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
   for (Value value : body.getTerminator()->getOperands()) {
     TensorInfo &info = problem.tensors[bound.tensors[value]];
     info.isOutput = true;
-    info.mustReplicate |= options.replicateOutputs;
+    info.mustReplicate |= options.replicateOutputs ||
+                          (!options.dataParallel && info.shape.size() < 3);
   }
   function.walk([&](onnxir::NodeOp node) {
     if (!options.dataParallel)

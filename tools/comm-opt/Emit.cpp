@@ -165,6 +165,12 @@ std::string emitSharedObject(ModuleOp module, const std::string &path) {
   std::string linker = findLinker();
   if (linker.empty())
     return "cannot find ld.lld-22; install the package lld-22";
+  llvm::SmallString<256> objectPath, linked;
+  int fd;
+  if (auto code = llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, linked))
+    return "cannot write '" + path + "': " + code.message();
+  ::close(fd);
+  llvm::FileRemover removeLinked(linked);
   // Parameters first: an artefact whose parameters are missing must not be seen.
   llvm::SmallString<256> weights(path);
   llvm::sys::path::replace_extension(weights, "weights");
@@ -175,18 +181,12 @@ std::string emitSharedObject(ModuleOp module, const std::string &path) {
   if (object.empty())
     return error;
 
-  llvm::SmallString<256> objectPath, linked;
   if (auto code = llvm::sys::fs::createTemporaryFile("concord", "o", objectPath))
     return "cannot create a temporary file: " + code.message();
   llvm::FileRemover removeObject(objectPath);
   error = writeFile(std::string(objectPath), object);
   if (!error.empty())
     return error;
-  int fd;
-  if (auto code = llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, linked))
-    return "cannot write '" + path + "': " + code.message();
-  ::close(fd);
-  llvm::FileRemover removeLinked(linked);
   llvm::StringRef arguments[] = {linker,        "-shared", "--hash-style=gnu",
                                  "-z",          "now",     "--gc-sections",
                                  "-z",          "noexecstack",

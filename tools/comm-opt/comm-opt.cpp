@@ -35,6 +35,8 @@
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/ToolOutputFile.h"
 
+#include <csignal>
+
 using namespace mlir;
 using namespace concord;
 
@@ -79,9 +81,22 @@ LogicalResult fail(const llvm::Twine &message) {
   return failure();
 }
 
+/// The input, or one file per rank where its name holds `{rank}`.
+std::vector<std::string> perRankPaths(int64_t world) {
+  size_t at = inputFile.find("{rank}");
+  if (at == std::string::npos)
+    return {inputFile};
+  std::vector<std::string> paths;
+  for (int64_t rank = 0; rank < world; ++rank) {
+    std::string path = inputFile;
+    paths.push_back(path.replace(at, 6, std::to_string(rank)));
+  }
+  return paths;
+}
+
 OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &options) {
   std::string message;
-  auto buffer = openInputFile(inputFile, &message);
+  auto buffer = openInputFile(perRankPaths(options.world).front(), &message);
   if (!buffer) {
     (void)fail(message);
     return {};
@@ -100,9 +115,10 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
   }
   if (format == Format::Onnx) {
     buffer.reset();
-    onnx::Model model;
+    std::vector<onnx::Model> models;
     try {
-      model = onnx::readModel(inputFile, options.read);
+      for (const std::string &path : perRankPaths(options.world))
+        models.push_back(onnx::readModel(path, options.read));
     } catch (const std::exception &error) {
       (void)fail(error.what());
       return {};
@@ -111,7 +127,7 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
     import.mesh = options.mesh;
     import.world = options.world;
     import.groupTypes = options.groupTypes;
-    return importOnnx(&context, model, import);
+    return importOnnx(&context, models, inputFile, import);
   }
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
@@ -238,6 +254,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // A file that hits a size limit is a write error with a message, not a crash.
+  std::signal(SIGXFSZ, SIG_IGN);
   registerAllPasses();
   registerConcordPasses();
   DialectRegistry registry;
