@@ -1,0 +1,255 @@
+//===- RankTable.cpp - Rank tables v1.0, v1.2, v2.0 -----------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Checks what a communication library would trust: counts, ids unique and
+// dense, no device twice, addresses valid and distinct.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Value.h"
+#include "concord/order/Evidence.h"
+
+#include <arpa/inet.h>
+#include <map>
+#include <set>
+
+namespace concord::order::evidence {
+
+namespace {
+
+using Node = Document::Node;
+
+bool validAddress(const std::string &text) {
+  unsigned char buffer[16];
+  if (inet_pton(AF_INET, text.c_str(), buffer) == 1) {
+    // 0.0.0.0 and 255.255.255.255 name no interface.
+    return !(buffer[0] == 0 || buffer[0] == 255 || buffer[0] == 127);
+  }
+  return inet_pton(AF_INET6, text.c_str(), buffer) == 1;
+}
+
+std::string textOf(const Node *n) {
+  if (!n)
+    return {};
+  if (n->type == Document::Type::String)
+    return std::string(n->text);
+  if (n->type == Document::Type::Int)
+    return std::to_string(n->integer);
+  return {};
+}
+
+struct Checker {
+  Job &job;
+  const std::string &path;
+  size_t reported = 0;
+
+  void fault(const char *id, std::string title, const char *cause,
+             const char *cure, std::vector<Rank> culprits = {}) {
+    if (++reported > 32)
+      return;
+    Finding f;
+    f.kind = Finding::Kind::Mismatch;
+    f.id = id;
+    f.title = path + ": " + std::move(title);
+    f.cause = cause;
+    f.cure = cure;
+    f.culprits = std::move(culprits);
+    job.tableFindings.push_back(std::move(f));
+  }
+};
+
+struct Row {
+  int64_t rank = -1;
+  std::string server, device;
+  std::vector<std::string> addresses;
+};
+
+void checkRows(const std::vector<Row> &rows, Checker &c) {
+  std::map<int64_t, size_t> byRank;
+  std::map<std::pair<std::string, std::string>, int64_t> byDevice;
+  std::map<std::string, int64_t> byAddress;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row &r = rows[i];
+    if (r.rank < 0) {
+      c.fault("rank-id-missing",
+              "entry " + std::to_string(i) + " has no valid rank_id",
+              "a rank without a number cannot join", "number the ranks from 0");
+      continue;
+    }
+    Rank rank = Rank(std::min<int64_t>(r.rank, INT32_MAX));
+    auto [it, fresh] = byRank.try_emplace(r.rank, i);
+    if (!fresh)
+      c.fault("rank-id-twice",
+              "rank " + std::to_string(r.rank) + " is given to device " +
+                  rows[it->second].device + " of " + rows[it->second].server +
+                  " and to device " + r.device + " of " + r.server,
+              "two processes would answer to one rank: wrong results or a hang "
+              "at the first collective",
+              "number the ranks uniquely, from 0 without gaps", {rank});
+    auto [dev, newDevice] = byDevice.try_emplace({r.server, r.device}, r.rank);
+    if (!newDevice)
+      c.fault("device-twice",
+              "device " + r.device + " of server " + r.server +
+                  " is listed for ranks " + std::to_string(dev->second) +
+                  " and " + std::to_string(r.rank),
+              "two ranks would share a device", "one device per rank", {rank});
+    if (r.device.empty() ||
+        r.device.find_first_not_of("0123456789") != std::string::npos)
+      c.fault("device-id-invalid",
+              "rank " + std::to_string(r.rank) + " has device_id '" + r.device +
+                  "'",
+              "the device number is not a number",
+              "use the local device number", {rank});
+    for (const std::string &a : r.addresses) {
+      if (!validAddress(a)) {
+        c.fault("address-invalid",
+                "rank " + std::to_string(r.rank) + " has the address '" + a +
+                    "'",
+                "no interface has that address: peers wait for an "
+                "acknowledgement that never comes",
+                "enter the address of the device's own interface", {rank});
+        continue;
+      }
+      auto [at, newAddress] = byAddress.try_emplace(a, r.rank);
+      if (!newAddress && at->second != r.rank)
+        c.fault(
+            "address-twice",
+            "address " + a + " is given to ranks " +
+                std::to_string(at->second) + " and " + std::to_string(r.rank),
+            "peers reach the wrong device", "one address per device", {rank});
+    }
+  }
+  int64_t expected = 0;
+  for (const auto &[rank, _] : byRank) {
+    if (rank != expected) {
+      c.fault("rank-ids-not-dense",
+              "rank " + std::to_string(expected) + " is missing (the next is " +
+                  std::to_string(rank) + ")",
+              "ranks have to be numbered without gaps",
+              "number the ranks from 0 without gaps",
+              {Rank(std::min<int64_t>(expected, INT32_MAX))});
+      break;
+    }
+    ++expected;
+  }
+}
+
+} // namespace
+
+bool readRankTable(std::string_view text, const std::string &path, Job &job,
+                   std::string &error) {
+  Document doc;
+  if (!doc.parseJson(text, {}, error))
+    return false;
+  const Node *root = doc.at(doc.root);
+  const Node *servers = doc.member(root, "server_list"),
+             *ranks = doc.member(root, "rank_list");
+  if (!servers && !ranks) {
+    error = "neither server_list nor rank_list";
+    return false;
+  }
+  job.haveRankTable = true;
+  Checker c{job, path};
+  std::string version = textOf(doc.member(root, "version"));
+  std::vector<Row> rows;
+  if (ranks) {
+    if (version != "2.0")
+      c.fault("version-unknown", "rank_list with version '" + version + "'",
+              "the format is 2.0's", "write version 2.0");
+    for (const Node *r = doc.first(ranks); r; r = doc.next(r)) {
+      Row row;
+      row.rank = Document::integer(doc.member(r, "rank_id"), -1);
+      row.device = textOf(doc.member(r, "device_id"));
+      row.server = textOf(doc.member(r, "server_id"));
+      for (const Node *level = doc.first(doc.member(r, "level_list")); level;
+           level = doc.next(level)) {
+        if (row.server.empty())
+          row.server = textOf(doc.member(level, "net_instance_id"));
+        for (const Node *a = doc.first(doc.member(level, "rank_addr_list")); a;
+             a = doc.next(a)) {
+          std::string type = textOf(doc.member(a, "addr_type")),
+                      address = textOf(doc.member(a, "addr"));
+          if (type == "IPV4" || type == "IPV6")
+            row.addresses.push_back(address);
+        }
+      }
+      rows.push_back(std::move(row));
+    }
+    int64_t count = Document::integer(doc.member(root, "rank_count"), -1);
+    if (count != int64_t(rows.size()))
+      c.fault("count-mismatch",
+              "rank_count is " + std::to_string(count) + ", the list has " +
+                  std::to_string(rows.size()),
+              "the library waits for ranks that are not listed",
+              "make the count agree");
+  } else {
+    if (version != "1.0" && version != "1.2")
+      c.fault("version-unknown", "server_list with version '" + version + "'",
+              "the format is 1.0's or 1.2's", "write version 1.0 or 1.2");
+    int64_t count = Document::integer(doc.member(root, "server_count"), -1);
+    int64_t have = servers->count;
+    if (count != have)
+      c.fault("count-mismatch",
+              "server_count is " + std::to_string(count) + ", the list has " +
+                  std::to_string(have),
+              "the library waits for servers that are not listed",
+              "make the count agree");
+    std::string status = textOf(doc.member(root, "status"));
+    if (!status.empty() && status != "completed")
+      c.fault("table-not-complete", "status is '" + status + "'",
+              "the table was read before its generator had finished",
+              "wait for status 'completed'");
+    std::set<std::string> ids;
+    std::set<std::string> pods;
+    for (const Node *s = doc.first(servers); s; s = doc.next(s)) {
+      std::string server = textOf(doc.member(s, "server_id"));
+      if (!ids.insert(server).second)
+        c.fault("server-twice", "server " + server + " is listed twice",
+                "its devices appear twice", "one entry per server");
+      for (const Node *d = doc.first(doc.member(s, "device")); d;
+           d = doc.next(d)) {
+        Row row;
+        row.server = server;
+        row.device = textOf(doc.member(d, "device_id"));
+        row.rank = Document::integer(doc.member(d, "rank_id"), -1);
+        std::string ip = textOf(doc.member(d, "device_ip"));
+        if (!ip.empty())
+          row.addresses.push_back(ip);
+        if (version == "1.2" &&
+            textOf(doc.member(d, "super_device_id")).empty())
+          c.fault("super-device-missing",
+                  "rank " + std::to_string(row.rank) +
+                      " has no super_device_id",
+                  "version 1.2 needs one per device",
+                  "add it, or write version 1.0");
+        rows.push_back(std::move(row));
+      }
+    }
+    for (const Node *pod = doc.first(doc.member(root, "super_pod_list")); pod;
+         pod = doc.next(pod))
+      for (const Node *s = doc.first(doc.member(pod, "server_list")); s;
+           s = doc.next(s)) {
+        std::string server = textOf(doc.member(s, "server_id"));
+        if (!ids.count(server))
+          c.fault("pod-server-unknown",
+                  "super pod " + textOf(doc.member(pod, "super_pod_id")) +
+                      " names server " + server + ", which is not listed",
+                  "the pod list and the server list disagree",
+                  "list every server once");
+        if (!pods.insert(server).second)
+          c.fault("pod-server-twice",
+                  "server " + server + " is in two super pods",
+                  "a server belongs to one pod", "list every server once");
+      }
+  }
+  checkRows(rows, c);
+  job.notes.push_back(path + ": rank table " + version + ", " +
+                      std::to_string(rows.size()) + " ranks");
+  return true;
+}
+
+} // namespace concord::order::evidence
