@@ -133,6 +133,11 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
             comm->name.c_str());
     comm->tableIndex = found;
     comm->block = CommBlock(segment.commArea() + entry.offset, comm->size);
+    // Slots are used in turn, so that their pages would otherwise be first
+    // touched in some later step.
+    volatile const char *page = segment.commArea() + entry.offset;
+    for (uint64_t at = 0; at < bytes; at += 4096)
+      (void)page[at];
   }
   size_t n = size_t(comm->size);
   comm->in.resize(n);

@@ -422,6 +422,7 @@ concord::rt::loadProgram(Context &context, const char *path,
                options.verify_weights ||
                    envInteger("CONCORD_VERIFY_WEIGHTS", 0));
     makeBuffers(*program, meta);
+    prefaultCode(program->path);
     prepareSites(*program);
     for (const plan::Program &each : program->plan.programs)
       report.issues += uint32_t(each.issues.size());

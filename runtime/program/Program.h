@@ -81,6 +81,11 @@ int32_t issueSite(Context &context, uint32_t site,
                   const concord_buffer *buffers, uint32_t numBuffers);
 int32_t waitSite(Context &context, uint32_t site);
 
+/// Make the pages of this library's, the C library's and the program's code and
+/// data, and of some stack, present: a path that is first taken in a
+/// late step, such as waiting for long, must not fault there.
+void prefaultCode(const std::string &program);
+
 /// Make sites and communicators from the plan (Issue.cpp).
 void prepareSites(concord_program &program);
 

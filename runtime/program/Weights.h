@@ -37,8 +37,8 @@ public:
   /// Read and check the header. Throws Error: NOT_FOUND, CORRUPT.
   void open(const std::string &path);
   /// The section of a parameter for a rank: PARAMETER#RANK, else PARAMETER#*.
-  /// `section` is the parameter's name, with or without such a suffix. Null when
-  /// there is none.
+  /// `section` is the parameter's name, with or without such a suffix. Null
+  /// when there is none.
   const Section *find(const std::string &section, int rank) const;
   /// Map a section, compare its hash if asked to. Throws Error.
   const void *map(const Section &section, bool verify);

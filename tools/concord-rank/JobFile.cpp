@@ -93,6 +93,8 @@ void concord::tools::writeWhole(const std::string &path, const void *data,
   if (fd < 0)
     throw std::runtime_error(path + ": " + std::strerror(errno));
   const auto *at = static_cast<const char *>(data);
+  struct stat info;
+  bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   std::string problem;
   while (bytes) {
     ssize_t n = ::write(fd, at, bytes);
@@ -108,7 +110,8 @@ void concord::tools::writeWhole(const std::string &path, const void *data,
   if (::close(fd) != 0 && problem.empty())
     problem = std::strerror(errno);
   if (!problem.empty()) {
-    ::unlink(path.c_str()); // half a tensor is worse than none
+    if (regular)
+      ::unlink(path.c_str()); // half a tensor is worse than none
     throw std::runtime_error(path + ": " + problem);
   }
 }

@@ -18,6 +18,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <dlfcn.h>
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -29,19 +30,19 @@
 using namespace concord::tools;
 using nlohmann::json;
 
-// Around all steps but the first, for a library that is loaded before this
-// program and counts calls of the memory functions; without one they are null.
-extern "C" {
-__attribute__((weak)) void concord_memcount_begin(void);
-__attribute__((weak)) void concord_memcount_end(void);
-}
-
 namespace {
 
 int64_t now() {
   timespec t;
   ::clock_gettime(CLOCK_MONOTONIC, &t);
   return int64_t(t.tv_sec) * 1'000'000'000 + t.tv_nsec;
+}
+
+/// Call a function of a library that may be loaded before this program and
+/// counts calls of the memory functions; nothing happens when there is none.
+void callMarker(const char *name) {
+  if (void *function = ::dlsym(RTLD_DEFAULT, name))
+    reinterpret_cast<void (*)()>(function)();
 }
 
 struct StatusError : std::runtime_error {
@@ -254,8 +255,7 @@ void Runner::steps() {
   for (uint64_t i = 0; i < total; ++i) {
     if (i == 1) {
       ::getrusage(RUSAGE_SELF, &before);
-      if (concord_memcount_begin)
-        concord_memcount_begin();
+      callMarker("concord_memcount_begin");
     }
     uint64_t measured = i - job.warmup; // huge during warm-up
     trace.recording =
@@ -279,8 +279,7 @@ void Runner::steps() {
     }
   }
   if (total > 1) {
-    if (concord_memcount_end)
-      concord_memcount_end();
+    callMarker("concord_memcount_end");
     ::getrusage(RUSAGE_SELF, &after);
     minorFaults = after.ru_minflt - before.ru_minflt;
   }

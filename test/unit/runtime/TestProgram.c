@@ -6,13 +6,19 @@
 |*===----------------------------------------------------------------------===*|
 |*
 |* A program of two ranks, by hand: strided and asynchronous collectives, a
-|* group of messages, a parameter, and a state (present = past + 1).
+|* group of messages, a parameter, and a state (present = past + 1). With
+|* ALLOCATE every step also allocates, to show that counters count.
 |*
 \*===----------------------------------------------------------------------===*/
 
 #include "concord/artefact.h"
 
 #include "program_plan.inc"
+
+#ifdef ALLOCATE
+#include <stdlib.h>
+#include <sys/mman.h>
+#endif
 
 #define SECTION(name) __attribute__((section(name)))
 
@@ -33,6 +39,16 @@ static int32_t step(const concord_step_args *args) {
   const float *x = args->inputs[0], *past = args->inputs[1];
   const float *w = args->parameters[0], *shared = args->parameters[1];
   float *gathered = args->outputs[0], *present = args->outputs[4];
+#ifdef ALLOCATE
+  /* The control: a step that does what steps must not do. */
+  volatile char *block = malloc(100);
+  block[0] = 1;
+  free((void *)block);
+  volatile char *pages =
+      mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  pages[0] = pages[4096] = 1;
+  munmap((void *)pages, 8192);
+#endif
   for (int i = 0; i < 12; ++i)
     scaled[i] = x[i] * w[i] + shared[0];
   concord_buffer dense = {scaled, 1, 48, 48};
