@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "ShardingCase.h"
 #include "concord/kernel.h"
-#include "concord/onnx/OpRegistry.h"
 #include "concord/onnx/Reader.h"
 
 #include "gtest/gtest.h"
@@ -24,90 +24,15 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <random>
-#include <set>
 
 using namespace concord;
 using namespace concord::onnx;
+using namespace concord::onnx::test;
 using sharding::DimRef;
 using sharding::Factor;
 using sharding::Reduction;
 
 namespace {
-
-using Rng = std::mt19937;
-
-int64_t pick(Rng &rng, std::vector<int64_t> values) {
-  return values[rng() % values.size()];
-}
-int64_t dim(Rng &rng) { return pick(rng, {1, 2, 3, 4, 6}); }
-Shape dims(Rng &rng, size_t rank) {
-  Shape shape(rank);
-  for (int64_t &d : shape)
-    d = dim(rng);
-  return shape;
-}
-
-Tensor floats(Rng &rng, Shape shape, float low = -1, float high = 1) {
-  Tensor t = Tensor::allocate({DType::F32, std::move(shape)});
-  auto *p = reinterpret_cast<float *>(t.mutableBytes().data());
-  std::uniform_real_distribution<float> draw(low, high);
-  for (int64_t i = 0; i < t.type.numElements(); ++i)
-    p[i] = draw(rng);
-  return t;
-}
-Tensor ints(Shape shape, const std::vector<int64_t> &values) {
-  Tensor t = Tensor::allocate({DType::I64, std::move(shape)});
-  std::memcpy(t.mutableBytes().data(), values.data(), values.size() * 8);
-  return t;
-}
-Tensor indices(Rng &rng, Shape shape, int64_t bound) {
-  Tensor t = Tensor::allocate({DType::I64, std::move(shape)});
-  auto *p = reinterpret_cast<int64_t *>(t.mutableBytes().data());
-  for (int64_t i = 0; i < t.type.numElements(); ++i)
-    p[i] = static_cast<int64_t>(rng() % static_cast<uint64_t>(bound));
-  return t;
-}
-Tensor bools(Rng &rng, Shape shape) {
-  Tensor t = Tensor::allocate({DType::BOOL, std::move(shape)});
-  for (std::byte &b : t.mutableBytes())
-    b = std::byte(rng() % 2);
-  return t;
-}
-Tensor list(const std::vector<int64_t> &values) {
-  return ints({static_cast<int64_t>(values.size())}, values);
-}
-
-struct Case {
-  Node node;
-  std::vector<Tensor> inputs; ///< dtype Invalid where absent
-  std::set<size_t> constants; ///< operands that the view knows the data of
-  Case(const char *op, int64_t opset, std::vector<Tensor> in,
-       std::set<size_t> constants = {}, int results = 1)
-      : inputs(std::move(in)), constants(std::move(constants)) {
-    node.opType = op;
-    node.opset = opset;
-    node.name = op;
-    for (size_t i = 0; i < inputs.size(); ++i)
-      node.inputs.push_back(static_cast<ValueId>(i));
-    for (int i = 0; i < results; ++i)
-      node.outputs.push_back(i);
-  }
-  Case &attr(const char *key, Attribute value) {
-    node.attributes[key] = std::move(value);
-    return *this;
-  }
-  NodeView view() const {
-    NodeView v;
-    v.node = &node;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      v.inputs.push_back(inputs[i].type);
-      v.constants.push_back(constants.count(i) ? &inputs[i] : nullptr);
-    }
-    v.outputs.resize(node.outputs.size());
-    return v;
-  }
-};
 
 /// Runs a node; false when there is no kernel for it.
 bool execute(const NodeView &v, const std::vector<Tensor> &inputs,
@@ -906,86 +831,5 @@ INSTANTIATE_TEST_SUITE_P(All, ShardingRules,
                            std::replace(name.begin(), name.end(), ' ', '_');
                            return name;
                          });
-
-// The rules that the partitioner's plans for transformers rest on, spelled out.
-
-sharding::Rule ruleOf(const Case &c) {
-  NodeView v = c.view();
-  const OpDef *def = findOp(c.node.domain, c.node.opType);
-  def->infer(v);
-  return def->shard(v);
-}
-
-TEST(ShardingRule, MatMulHasBatchRowsColumnsAndInner) {
-  Rng rng(1);
-  const auto rule =
-      ruleOf(Case("MatMul", 13, {floats(rng, {2, 4, 6}), floats(rng, {6, 8})}));
-  ASSERT_EQ(rule.factors.size(), 4u);
-  EXPECT_EQ(rule.factors[3].size, 6);
-  EXPECT_EQ(rule.factors[3].reduction, Reduction::Sum);
-  EXPECT_EQ(rule.factors[3].operands[0], (DimRef{2, 1}));
-  EXPECT_EQ(rule.factors[3].operands[1], (DimRef{0, 1}));
-  EXPECT_EQ(rule.linear.size(), 2u);
-}
-
-TEST(ShardingRule, FusedQkvSplitHasOuterBlocks) {
-  Rng rng(1);
-  Case c("Split", 13, {floats(rng, {2, 24})}, {}, 3);
-  c.attr("axis", int64_t{1});
-  const auto rule = ruleOf(c);
-  ASSERT_EQ(rule.factors.size(), 2u);
-  EXPECT_EQ(rule.factors[1].size, 8);
-  EXPECT_EQ(rule.factors[1].operands[0], (DimRef{1, 3}));
-  EXPECT_EQ(rule.factors[1].results[2], (DimRef{1, 1}));
-}
-
-TEST(ShardingRule, ReshapeToHeadsKeepsTheHeads) {
-  Rng rng(1);
-  const auto rule = ruleOf(Case(
-      "Reshape", 14, {floats(rng, {2, 5, 768}), list({2, 5, 12, 64})}, {1}));
-  ASSERT_EQ(rule.factors.size(), 4u);
-  EXPECT_EQ(rule.factors[2].size, 12);
-  EXPECT_EQ(rule.factors[2].operands[0], (DimRef{2, 1}));
-  EXPECT_EQ(rule.factors[2].results[0], (DimRef{2, 1}));
-  EXPECT_EQ(rule.factors[3].size, 64);
-  EXPECT_EQ(rule.factors[3].operands[0], (DimRef{2, 12}));
-  EXPECT_EQ(rule.factors[3].results[0], (DimRef{3, 1}));
-}
-
-TEST(ShardingRule, ReshapeOfCoprimePartsStopsButGoesOnBehind) {
-  Rng rng(1);
-  // [4,6 | 5] -> [6,4 | 5]: 2 outside is common, then 2*6 against 3*4 is not.
-  const auto rule = ruleOf(
-      Case("Reshape", 14, {floats(rng, {4, 6, 5}), list({6, 4, 5})}, {1}));
-  ASSERT_EQ(rule.factors.size(), 2u);
-  EXPECT_EQ(rule.factors[0].size, 2);
-  EXPECT_EQ(rule.factors[1].size, 5);
-}
-
-TEST(ShardingRule, MeanIsNotASumOverParts) {
-  Rng rng(1);
-  const auto rule =
-      ruleOf(Case("ReduceMean", 18, {floats(rng, {4, 6}), list({1})}, {1}));
-  ASSERT_EQ(rule.factors.size(), 1u);
-  EXPECT_EQ(rule.factors[0].reduction, Reduction::None);
-}
-
-TEST(ShardingRule, MaxPoolIndicesCannotBeSplit) {
-  Rng rng(1);
-  Case c("MaxPool", 12, {floats(rng, {2, 4, 6, 6})}, {}, 2);
-  c.attr("kernel_shape", std::vector<int64_t>{2, 2});
-  EXPECT_TRUE(ruleOf(c).factors.empty());
-}
-
-TEST(ShardingRule, GroupedQueryAttentionSplitsByKeyHeads) {
-  Rng rng(1);
-  const auto rule =
-      ruleOf(Case("Attention", 23,
-                  {floats(rng, {2, 8, 3, 4}), floats(rng, {2, 2, 5, 4}),
-                   floats(rng, {2, 2, 5, 4})}));
-  ASSERT_EQ(rule.factors.size(), 2u);
-  EXPECT_EQ(rule.factors[1].size, 2);
-  EXPECT_EQ(rule.factors[1].operands[0], (DimRef{1, 1}));
-}
 
 } // namespace
