@@ -91,6 +91,32 @@ def test_same_bits_as_comm_run(tmp_path):
             outputs[name].tobytes()
 
 
+@pytest.mark.parametrize("world", [1, 2])
+def test_compiled_model_has_the_same_bits(tmp_path, world):
+    """A transformer by comm-opt, in this process and by comm-run."""
+    if not (BIN / "comm-opt").exists():
+        pytest.skip("build/bin/comm-opt is not built")
+    program = tmp_path / "bert.so"
+    mesh = [f"--tp={world}"] if world > 1 else []
+    subprocess.run([BIN / "comm-opt", ROOT / "test" / "models" / "bert_tiny.onnx",
+                    "--dim=batch=2", "--dim=seq=8", *mesh, "--comm-pipeline",
+                    "--emit=so", "-o", program], check=True, timeout=120)
+    inputs = {"input_ids": np.arange(16).reshape(2, 8),
+              "attention_mask": np.ones((2, 8), np.int64),
+              "token_type_ids": np.zeros((2, 8), np.int64)}
+    options = []
+    for name, array in inputs.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        options += ["--input", f"{name}={tmp_path / name}.npy"]
+    subprocess.run([BIN / "comm-run", program, *options, "--output-dir",
+                    tmp_path / "out"], check=True, capture_output=True, timeout=60)
+    outputs = concord.run(program, inputs, steps=3)
+    assert len(outputs) == 2
+    for name, array in outputs.items():
+        assert np.isfinite(array).all() and array.any()
+        assert np.load(tmp_path / "out" / f"{name}.npy").tobytes() == array.tobytes()
+
+
 def test_states_and_steps():
     outputs = concord.run(fixture(2), {}, steps=5, states={"past": "present"})
     np.testing.assert_array_equal(outputs["present"], np.full(5, 5))

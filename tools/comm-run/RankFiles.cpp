@@ -18,6 +18,7 @@
 #include "concord/plan.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -164,6 +165,9 @@ void writeTrace(const Job &job, const ProgramMeta &meta,
                                   "stream " + std::to_string(lane)));
 
     const json &steps = root.at("steps");
+    // An asynchronous operation starts when the one before it on its stream has
+    // ended; slices of one row must not overlap.
+    std::map<uint32_t, double> laneFree;
     // Where the issuing thread is free to compute: from the return of one call
     // to the begin of the next.
     std::vector<double> computesFrom;
@@ -189,9 +193,13 @@ void writeTrace(const Job &job, const ProgramMeta &meta,
       if (!code || site >= code->issues.size())
         continue;
       const plan::Issue &issue = code->issues[site];
+      double &free = laneFree[issue.lane];
+      double start = std::max(begin, free);
+      free = std::max(start, completed);
       events.push_back(slice(nameOf(plan, issue), "collective", rank,
-                             int64_t(issue.lane) + 1, begin, completed,
+                             int64_t(issue.lane) + 1, start, completed,
                              {{"site", site},
+                              {"queued_us", start - begin},
                               {"step", step},
                               {"kind", kindName(issue.kind)},
                               {"dtype", dtypeName(issue.dtype)},

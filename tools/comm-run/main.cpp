@@ -152,16 +152,24 @@ int runProgram(const Options &options) {
 
   std::vector<OutputReport> outputs;
   RankStats stats;
+  if (run.exitCode == ExitOk) {
+    try {
+      outputs = takeOutputs(options, job, meta);
+      stats = readStats(job, meta);
+    } catch (const RankError &error) {
+      run.exitCode = ExitRank;
+      run.message = error.what();
+    }
+  }
   int exitCode = run.exitCode;
   if (exitCode == ExitOk) {
-    outputs = takeOutputs(options, job, meta);
-    stats = readStats(job, meta);
     const Latency &latency = stats.latency;
     if (options.repeat > 1)
-      std::printf("latency of %zu steps on %lld ranks: min %.3f ms, median "
+      std::printf("latency of %zu steps on %lld rank%s: min %.3f ms, median "
                   "%.3f ms, p99 %.3f ms\n",
                   latency.seconds.size(), static_cast<long long>(meta.world),
-                  latency.least * 1e3, latency.median * 1e3, latency.p99 * 1e3);
+                  meta.world == 1 ? "" : "s", latency.least * 1e3,
+                  latency.median * 1e3, latency.p99 * 1e3);
     if (!options.traceFile.empty()) {
       writeTrace(job, meta, artefact.path, options.traceFile);
       std::fprintf(stderr,

@@ -74,10 +74,14 @@ def test_hanging_rank_meets_the_timeout(comm_run):
 
 def test_ranks_that_disagree(comm_run, tmp_path):
     done = comm_run(fixture(4), "--input", "past=fill:1", "--output-dir",
-                    tmp_path / "out", code=4, FIXTURE_FAULT="disagree:2")
+                    tmp_path / "out", "--json", tmp_path / "r.json", code=4,
+                    FIXTURE_FAULT="disagree:2")
     assert ("output 'present': ranks 0 and 2 hold the same part and differ at "
             "element [3]: 2 on rank 0, 42 on rank 2") in done.stderr
     assert not (tmp_path / "out" / "present.npy").exists()
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["exit"] == 4
+    assert "'present'" in report["failure"]["message"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
