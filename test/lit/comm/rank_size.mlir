@@ -1,0 +1,18 @@
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// comm.rank and comm.size.
+//
+// RUN: comm-opt %s | comm-opt | FileCheck %s
+// RUN: comm-opt %s --mlir-print-op-generic | comm-opt | FileCheck %s
+
+comm.domain @tp groups([[0, 1], [2, 3]])
+
+// CHECK-LABEL: func.func @main
+// CHECK: comm.rank @tp{{$}}
+// CHECK: comm.size @tp{{$}}
+func.func @main() -> (index, index) {
+  %r = comm.rank @tp
+  %n = comm.size @tp
+  return %r, %n : index, index
+}
