@@ -12,6 +12,7 @@
 
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/Explain.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
 #include "import/OnnxImport.h"
@@ -67,6 +68,9 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     } catch (const std::exception &error) {
       return function.emitError() << "mesh axis " << name << ": " << error.what();
     }
+    explain(function, function.getLoc(), "comm-partition", "solve",
+            "least-predicted-time", "axis=" + Twine(name) + " seconds=" +
+                                        std::to_string(solution.seconds));
     for (auto &[tensor, reason] : solution.wholeWeights)
       if (auto weight = bound.values[tensor].getDefiningOp<comm::WeightOp>())
         emitWarning(weight.getLoc())

@@ -14,6 +14,7 @@
 
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/Explain.h"
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
 
@@ -141,6 +142,10 @@ struct PlanWorkspace
                           function.getSymName(), size, align,
                           lowerBound(buffers), offsets, sizes, first, last);
     arenaBytes += size;
+    explain(function, function.getLoc(), "comm-plan-workspace", "place",
+            "greedy-by-size",
+            "bytes=" + Twine(size) + " lower_bound_bytes=" + Twine(lowerBound(buffers)) +
+                " buffers=" + Twine(buffers.size()));
     return success();
   }
 

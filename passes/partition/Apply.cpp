@@ -12,7 +12,9 @@
 
 #include "partition/Axis.h"
 
+#include "common/Explain.h"
 #include "common/NodeBridge.h"
+#include "common/PlanBuilder.h"
 #include "lowering/Lowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -209,9 +211,32 @@ Value Applier::step(Location loc, int32_t tensor, const Step &step) {
   return {};
 }
 
+static StringRef reasonOf(StepKind kind) {
+  switch (kind) {
+  case StepKind::AllGather:
+    return "split-but-whole-needed";
+  case StepKind::AllToAll:
+    return "split-elsewhere";
+  default:
+    return "partial-sums";
+  }
+}
+
 void Applier::emit(Location loc, const std::vector<Reshard> &reshards) {
-  for (const Reshard &reshard : reshards)
+  for (const Reshard &reshard : reshards) {
+    static constexpr StringLiteral names[] = {"", "insert-all_gather",
+                                              "insert-all_reduce",
+                                              "insert-reduce_scatter",
+                                              "insert-all_to_all"};
+    if (isCollective(reshard.step.kind)) {
+      auto type = cast<RankedTensorType>(bound.values[reshard.tensor].getType());
+      explain(function, loc, "comm-partition",
+              names[static_cast<int>(reshard.step.kind)], reasonOf(reshard.step.kind),
+              "axis=" + Twine(options.name) + " bytes=" +
+                  Twine(type.getNumElements() * elementBytes(type.getElementType())));
+    }
     set(reshard.tensor, reshard.step.to, step(loc, reshard.tensor, reshard.step));
+  }
 }
 
 Value Applier::weight(comm::WeightOp op, int32_t tensor, const Layout &layout) {
@@ -219,6 +244,9 @@ Value Applier::weight(comm::WeightOp op, int32_t tensor, const Layout &layout) {
     return op.getResult();
   if (layout.kind == Layout::Partial)
     return onFirstRank(op.getLoc(), op.getResult());
+  explain(function, op.getLoc(), "comm-partition", "split-weight", "owner-computes",
+          "axis=" + Twine(options.name) + " dim=" + Twine(layout.dim.dim) +
+              " outer=" + Twine(layout.dim.outer));
   SmallVector<Attribute> splits;
   if (auto list = op.getSplits())
     splits.append(list->begin(), list->end());

@@ -58,6 +58,11 @@ static llvm::cl::opt<bool>
                                            "arena and certificate to standard error"),
             llvm::cl::init(false), llvm::cl::cat(category));
 
+static llvm::cl::opt<bool>
+    explainOption("explain", llvm::cl::desc("Print every decision with its reason to "
+                                            "standard error (docs/explain.md)"),
+                  llvm::cl::init(false), llvm::cl::cat(category));
+
 namespace {
 
 enum class Format { Mlir, Onnx };
@@ -180,6 +185,7 @@ LogicalResult writeMlir(ModuleOp module) {
 
 LogicalResult writeOutput(ModuleOp module) {
   std::string error;
+  module->removeAttr("comm.explain");
   if (emit == "mlir")
     return writeMlir(module);
   if (emit == "plan") {
@@ -217,6 +223,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
     return failure();
   StringRef stem = llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
   (*module)->setAttr("comm.name", StringAttr::get(&context, stem));
+  if (explainOption)
+    (*module)->setAttr("comm.explain", UnitAttr::get(&context));
 
   PassManager manager(&context);
   if (failed(applyPassManagerCLOptions(manager)))
