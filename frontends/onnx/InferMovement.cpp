@@ -516,6 +516,19 @@ void col2Im(NodeView &v) {
   out(v, 0, x.dtype, std::move(shape));
 }
 
+/// A kept `If`: the reader has inferred its branches, which agree.
+void branches(NodeView &v) {
+  const Attribute *attribute = v.node->attribute("then_branch");
+  const auto *graph =
+      attribute ? std::get_if<std::shared_ptr<Graph>>(attribute) : nullptr;
+  if (!graph || !*graph)
+    fail("the branches are missing");
+  for (size_t i = 0; i < (*graph)->outputs.size(); ++i) {
+    const TensorType &type = (*graph)->values[(*graph)->outputs[i]].type;
+    out(v, i, type.dtype, type.shape);
+  }
+}
+
 constexpr InferEntry kTable[] = {
     {"CenterCropPad", 18, centerCropPad},
     {"Col2Im", 18, col2Im},
@@ -526,6 +539,7 @@ constexpr InferEntry kTable[] = {
     {"Expand", 8, expand},
     {"EyeLike", 9, eyeLike},
     {"Flatten", 1, flatten},
+    {"If", 1, branches, "", false},
     {"Pad", 2, pad},
     {"Range", 11, range},
     {"Reshape", 5, reshape},

@@ -557,6 +557,13 @@ TEST(If, OpenOnesKeepBothBranchesWithExplicitCaptures) {
     EXPECT_EQ(graph.values[graph.inputs[1]].name, "z");
     EXPECT_EQ(graph.values[graph.outputs[0]].type.shape, (Shape{2}));
   }
+  NodeView view;
+  view.node = &node;
+  const OpDef *def = findOp("", "If");
+  ASSERT_TRUE(def);
+  EXPECT_FALSE(def->kernel);
+  def->infer(view);
+  EXPECT_EQ(view.outputs[0], outputValue(model).type);
   const auto &then =
       *std::get<std::shared_ptr<Graph>>(*node.attribute("then_branch"));
   EXPECT_TRUE(then.values[then.nodes[0].inputs[1]].constant);
