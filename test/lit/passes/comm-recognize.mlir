@@ -6,7 +6,7 @@
 // Layer normalisation as it was exported before opset 17.
 // CHECK-LABEL: func.func @layer_norm
 // CHECK-SAME: (%[[X:.*]]: tensor<2x4x8xf32>, %[[G:.*]]: tensor<8xf32>, %[[B:.*]]: tensor<8xf32>)
-// CHECK-NEXT: %[[Y:.*]] = onnx.node "LayerNormalization"(%[[X]], %[[G]], %[[B]]) {axis = -1 : i64, epsilon = 1.000000e-03 : f64} opset(17)
+// CHECK-NEXT: %[[Y:.*]] = onnx.node "LayerNormalization"(%[[X]], %[[G]], %[[B]]) {axis = -1 : i64, epsilon = 0.0010000000474974513 : f64} opset(17)
 // CHECK-NEXT: return %[[Y]]
 func.func @layer_norm(%x: tensor<2x4x8xf32>, %g: tensor<8xf32>, %b: tensor<8xf32>) -> tensor<2x4x8xf32> {
   %two = arith.constant dense<2.0> : tensor<f32>
@@ -43,7 +43,7 @@ func.func @layer_norm_no_shift(%x: tensor<2x4x8xf32>, %g: tensor<4x8xf32>) -> te
 
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[G:.*]]: tensor<8xf32>)
-// CHECK-NEXT: %[[Y:.*]] = onnx.node "RMSNormalization"(%[[X]], %[[G]]) {axis = -1 : i64, epsilon = 1.000000e-03 : f64} opset(23)
+// CHECK-NEXT: %[[Y:.*]] = onnx.node "RMSNormalization"(%[[X]], %[[G]]) {axis = -1 : i64, epsilon = 0.0010000000474974513 : f64} opset(23)
 // CHECK-NEXT: return %[[Y]]
 func.func @rms_norm(%x: tensor<4x8xf32>, %g: tensor<8xf32>) -> tensor<4x8xf32> {
   %two = arith.constant dense<2.0> : tensor<f32>
