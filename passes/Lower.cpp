@@ -355,6 +355,25 @@ void Lower::hoistWeights(func::FuncOp function,
   }
 }
 
+/// An argument without elements has no strides that the bare-pointer convention
+/// accepts: it becomes a byte, seen as the empty buffer.
+static void emptyArguments(func::FuncOp function) {
+  Block &body = function.getBody().front();
+  OpBuilder builder = OpBuilder::atBlockBegin(&body);
+  for (BlockArgument argument : body.getArguments()) {
+    auto type = dyn_cast<MemRefType>(argument.getType());
+    if (!type || type.getNumElements() != 0)
+      continue;
+    argument.setType(MemRefType::get({1}, builder.getI8Type()));
+    Value zero = arith::ConstantIndexOp::create(builder, function.getLoc(), 0);
+    auto view = memref::ViewOp::create(builder, function.getLoc(), type, argument,
+                                       zero, ValueRange());
+    argument.replaceAllUsesExcept(view, view);
+  }
+  function.setType(builder.getFunctionType(body.getArgumentTypes(),
+                                           function.getResultTypes()));
+}
+
 LogicalResult Lower::convert(ModuleOp module, const Numbering &numbering) {
   MLIRContext *context = &getContext();
   LowerToLLVMOptions options(context);
@@ -523,6 +542,7 @@ void Lower::runOnOperation() {
 
   if (failed(loops(module)))
     return signalPassFailure();
+  emptyArguments(function);
   // The patterns find the issues by operation; the loops above did not touch
   // them. The step's arguments come first from here on.
   auto pointer = LLVM::LLVMPointerType::get(&getContext());

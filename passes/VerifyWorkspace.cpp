@@ -85,7 +85,8 @@ struct VerifyWorkspace
     });
     for (size_t i = 0; i < views.size(); ++i)
       for (size_t j = i + 1; j < views.size() && views[j].begin < views[i].end; ++j) {
-        if (!views[i].life.overlaps(views[j].life))
+        if (!views[i].life.overlaps(views[j].life) ||
+            views[j].begin == views[j].end)
           continue;
         InFlightDiagnostic diagnostic = views[j].op.emitOpError()
             << "overlaps a buffer that is live at the same time (bytes "

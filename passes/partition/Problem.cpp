@@ -60,12 +60,18 @@ static double flopsOf(const onnx::NodeView &view, double bytes) {
   return points;
 }
 
-/// The batch: the leading extent that most inputs share.
+/// The batch: the leading extent that most inputs share; vectors only count where
+/// there is nothing else.
 static int64_t batchOf(func::FuncOp function) {
   std::map<int64_t, int> votes;
-  for (Type type : function.getArgumentTypes())
-    if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getRank() > 0)
-      ++votes[tensor.getDimSize(0)];
+  for (int64_t leastRank : {2, 1}) {
+    for (Type type : function.getArgumentTypes())
+      if (auto tensor = dyn_cast<RankedTensorType>(type);
+          tensor && tensor.getRank() >= leastRank)
+        ++votes[tensor.getDimSize(0)];
+    if (!votes.empty())
+      break;
+  }
   int64_t best = 0;
   for (auto [extent, count] : votes)
     if (!best || count > votes[best])
