@@ -144,7 +144,7 @@ def run_program(program, inputs, output_dir, json_path, repeat=1, warmup=3,
 
 def step_seconds(report):
     """Seconds of every timed step, the slowest rank's, from comm-run's report."""
-    steps = report.get("latency", {}).get("per_step_s")
+    steps = report.get("step_seconds")
     if not isinstance(steps, list) or not steps:
-        raise Failed("comm-run's --json has no latency.per_step_s")
+        raise Failed("comm-run's --json has no step_seconds")
     return [float(v) for v in steps]
