@@ -42,7 +42,8 @@ struct Heads {
       headStride = length * size;
     } else {
       require(t.rank() == 3, "operands must have 3 or 4 dimensions");
-      require(packedHeads > 0 && t.dims[2] % packedHeads == 0,
+      require(packedHeads > 0 && packedHeads < (1 << 20) &&
+                  t.dims[2] % packedHeads == 0,
               "the number of heads does not divide the hidden size");
       batch = t.dims[0];
       heads = packedHeads;

@@ -297,6 +297,7 @@ Body buildCol2Im(Plan &plan) {
   int64_t rows = x.dims[1];
   In<int64_t> blockIn = plan.read<int64_t>(2);
   return forNumbers(x.dtype, [&]<class T>() -> Body {
+    using U = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
     In<T> in = plan.read<T>(0);
     Out<T> out = plan.write<T>(0);
     return [=](const Run &r) {
@@ -331,7 +332,7 @@ Body buildCol2Im(Plan &plan) {
                 return;
               to = to * image[d] + i;
             }
-            dst[to] = static_cast<T>(dst[to] + value);
+            dst[to] = static_cast<T>(U(dst[to]) + U(value));
           });
         });
     };

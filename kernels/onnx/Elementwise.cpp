@@ -259,7 +259,7 @@ constexpr auto minFn = [](auto x, auto y, const double *) {
 };
 constexpr auto preluFn = [](auto x, auto slope, const double *) {
   using T = decltype(x);
-  return x < T(0) ? static_cast<T>(x * slope) : x;
+  return x < T(0) ? mulFn(x, slope, nullptr) : x;
 };
 
 template <class T> T integerPower(T base, int64_t exponent) {

@@ -140,6 +140,7 @@ Body buildGemm(Plan &plan) {
     nest.emplace_back(y.dims,
                       std::vector<std::vector<int64_t>>{node.in[2].dims});
   return forNumbers(y.dtype, [&]<class T>() -> Body {
+    using U = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
     In<T> aIn = plan.read<T>(0), bIn = plan.read<T>(1), cIn = plan.readIf<T>(2);
     Out<T> out = plan.write<T>(0);
     return [=](const Run &r) {
@@ -149,11 +150,12 @@ Body buildGemm(Plan &plan) {
           int64_t inner = nest[0].innerSize(), step = nest[0].innerStride(0);
           for (int64_t i = 0; i < inner; ++i)
             dst[at + i] =
-                static_cast<T>(T(beta) * r(cIn)[offsets[0] + i * step]);
+                static_cast<T>(static_cast<U>(saturateTo<T>(beta)) *
+                               static_cast<U>(r(cIn)[offsets[0] + i * step]));
         });
       matmul<T>(m, n, k, {r(aIn), ta ? 1 : k, ta ? m : 1},
-                {r(bIn), tb ? 1 : n, tb ? k : 1}, {dst, n, 1}, T(alpha),
-                bool(cIn));
+                {r(bIn), tb ? 1 : n, tb ? k : 1}, {dst, n, 1},
+                saturateTo<T>(alpha), bool(cIn));
     };
   });
 }

@@ -83,6 +83,7 @@ Body buildRange(Plan &plan) {
     require(node.input(k).count == 1, "start, limit, delta are scalars");
   int64_t count = node.output(0).count;
   return forNumbers(node.output(0).dtype, [&]<class T>() -> Body {
+    using U = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
     In<T> start = plan.read<T>(0), limit = plan.read<T>(1),
           delta = plan.read<T>(2);
     Out<T> out = plan.write<T>(0);
@@ -94,7 +95,7 @@ Body buildRange(Plan &plan) {
       require(std::fabs(std::max(steps, 0.0) - double(count)) <= 1,
               kWrongCount);
       for (int64_t i = 0; i < count; ++i)
-        r(out)[i] = static_cast<T>(s + static_cast<T>(i) * d);
+        r(out)[i] = static_cast<T>(U(s) + static_cast<U>(i) * U(d));
     };
   });
 }

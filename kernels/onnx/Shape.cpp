@@ -487,8 +487,8 @@ Body buildReverseSequence(Plan &plan) {
   requireSameDims(x, node.output(0), "the result has another shape");
   int64_t batchAxis = node.intAttr("batch_axis", 1),
           timeAxis = node.intAttr("time_axis", 0);
-  require(x.rank() >= 2 && batchAxis + timeAxis == 1 && batchAxis >= 0 &&
-              timeAxis >= 0,
+  require(x.rank() >= 2 && ((batchAxis == 0 && timeAxis == 1) ||
+                            (batchAxis == 1 && timeAxis == 0)),
           "batch_axis and time_axis must be 0 and 1");
   int64_t d0 = x.dims[0], d1 = x.dims[1];
   int64_t batches = batchAxis == 0 ? d0 : d1, times = batchAxis == 0 ? d1 : d0;
