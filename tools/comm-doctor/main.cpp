@@ -11,8 +11,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Elf.h"
 #include "Report.h"
 #include "concord/order/Case.h"
+#include "concord/order/Certificate.h"
+#include "concord/order/Evidence.h"
+#include "concord/plan.h"
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -68,6 +72,23 @@ bool readFile(const std::string &path, std::string &text, std::string &why) {
     return false;
   }
   text = std::move(all).str();
+  return true;
+}
+
+bool readHead(const std::string &path, std::string &head, std::string &why) {
+  std::error_code ec;
+  if (!std::filesystem::exists(path, ec)) {
+    why = "no such file";
+    return false;
+  }
+  std::ifstream in(path, std::ios::binary);
+  head.resize(65536);
+  in.read(head.data(), std::streamsize(head.size()));
+  head.resize(size_t(in.gcount()));
+  if (!in.is_open()) {
+    why = "cannot be opened";
+    return false;
+  }
   return true;
 }
 
@@ -155,6 +176,115 @@ void doCase(Session &session, const std::string &path,
                            {"variants", std::move(variants)}});
 }
 
+/// A lowered program: its plan table is judged, its code is not looked at.
+void doPlan(Session &session, const std::string &path,
+            std::span<const std::byte> bytes) {
+  plan::Plan plan;
+  std::string error;
+  if (!plan::parse(bytes, plan, error)) {
+    session.unreadable(path, "plan table: " + error);
+    return;
+  }
+  order::Certificate c = order::verifyPlan(plan);
+  session.say(printable(path) + ": plan of " + std::to_string(plan.world) +
+              " ranks, " + std::to_string(plan.programs.size()) +
+              " program(s): " + printable(c.str()) + "\n");
+  json findings = json::array(), warnings = json::array();
+  for (const order::Finding &f : c.faults) {
+    session.say(findingText(f, "  "));
+    session.forDot.push_back(f);
+    findings.push_back(toJson(f));
+  }
+  for (const order::Finding &f : c.warnings) {
+    session.say("  warning: " + printable(f.title) + "\n");
+    warnings.push_back(toJson(f));
+  }
+  if (!c.valid)
+    session.raise(1);
+  session.files.push_back({{"path", printable(path)},
+                           {"kind", "plan"},
+                           {"certified", c.valid},
+                           {"certificate", printable(c.str())},
+                           {"digest", c.digest},
+                           {"assumes", c.assumes},
+                           {"findings", findings},
+                           {"warnings", warnings}});
+}
+
+void doEvidence(Session &session, const std::vector<std::string> &paths) {
+  using namespace order::evidence;
+  std::vector<ReadError> errors;
+  Job job = readEvidence(paths, {}, errors);
+  for (const ReadError &e : errors)
+    session.unreadable(e.path, e.message);
+  size_t present = 0, issues = 0;
+  for (const auto &[_, r] : job.ranks) {
+    present += r.present;
+    issues += r.issues.size();
+  }
+  if (job.ranks.empty() && !job.haveRankTable) {
+    if (errors.empty())
+      session.unreadable(paths.front(), "no evidence found here");
+    return;
+  }
+  Diagnosis d = diagnose(job);
+  std::ostringstream head;
+  head << "evidence: " << job.filesRead << " files, " << (job.bytesRead >> 10)
+       << " KiB; " << present << " ranks with issue records, " << issues
+       << " issues in " << job.domains.size()
+       << " domains, merged per rank over all domains\n";
+  if (job.linesNotUnderstood) {
+    head << "  " << job.linesNotUnderstood
+         << " lines or entries were not understood, for example:\n";
+    for (const std::string &e : job.examplesNotUnderstood)
+      head << "    " << printable(e) << "\n";
+  }
+  session.say(head.str());
+  json findings = json::array();
+  for (const order::Finding &f : d.findings) {
+    session.say(findingText(f, "  "));
+    if (!f.culprits.empty()) {
+      std::string list;
+      for (size_t i = 0; i < f.culprits.size() && i < 8; ++i)
+        list += (i ? ", " : "") + ("r" + std::to_string(f.culprits[i]));
+      session.say("    look first at: " + list + "\n");
+    }
+    session.forDot.push_back(f);
+    findings.push_back(toJson(f));
+  }
+  if (d.findings.empty())
+    session.say("  no fault found in this evidence\n");
+  for (const std::string &w : d.warnings)
+    session.say("  note: " + printable(w) + "\n");
+  for (const std::string &n : job.notes)
+    session.say("  note: " + printable(n) + "\n");
+  for (const std::string &m : d.missing)
+    session.say("  missing evidence: " + printable(m) + "\n");
+  if (d.fault())
+    session.raise(1);
+  json missing = json::array(), notes = json::array();
+  for (const std::string &m : d.missing)
+    missing.push_back(printable(m));
+  for (const std::string &n : d.warnings)
+    notes.push_back(printable(n));
+  for (const std::string &n : job.notes)
+    notes.push_back(printable(n));
+  session.files.push_back({{"kind", "evidence"},
+                           {"files", job.filesRead},
+                           {"bytes", job.bytesRead},
+                           {"ranks", present},
+                           {"issues", issues},
+                           {"domains", job.domains.size()},
+                           {"lines",
+                            {{"understood", job.linesUnderstood},
+                             {"not_understood", job.linesNotUnderstood},
+                             {"other", job.linesOther}}},
+                           {"fault", d.fault()},
+                           {"findings", findings},
+                           {"missing", missing},
+                           {"notes", notes}});
+}
+
 } // namespace
 
 int main(int argc, char **argv) try {
@@ -165,7 +295,7 @@ int main(int argc, char **argv) try {
                "not be read."};
   Session session;
   std::vector<std::string> paths;
-  bool version = false;
+  bool version = false, script = false;
   app.add_option(
       "PATH", paths,
       "programs (.case), or the evidence of a hung job: files or a directory");
@@ -181,6 +311,9 @@ int main(int argc, char **argv) try {
   app.add_option("--max-seconds", session.options.bounds.seconds,
                  "the same, in seconds")
       ->capture_default_str();
+  app.add_flag(
+      "--collect-script", script,
+      "print a shell script that gathers the evidence from hosts over ssh");
   app.add_flag("--version", version, "print the version");
   try {
     app.parse(argc, argv);
@@ -192,18 +325,58 @@ int main(int argc, char **argv) try {
     std::cout << kVersion << "\n";
     return 0;
   }
+  if (script) {
+    std::cout << order::evidence::collectScript();
+    return 0;
+  }
   if (paths.empty()) {
     std::cerr << "comm-doctor: no input; see --help\n";
     return 2;
   }
+  // Programs are judged one by one; everything else is evidence of one job.
+  std::vector<std::string> evidence;
   for (const std::string &path : paths) {
-    std::string text, why;
-    if (!readFile(path, text, why)) {
+    std::error_code ec;
+    if (std::filesystem::is_directory(path, ec)) {
+      evidence.push_back(path);
+      continue;
+    }
+    std::string head, why;
+    if (!readHead(path, head, why)) {
       session.unreadable(path, why);
       continue;
     }
-    doCase(session, path, text);
+    switch (order::evidence::detect(head, path)) {
+    case order::evidence::Format::Case: {
+      std::string text;
+      if (readFile(path, text, why))
+        doCase(session, path, text);
+      else
+        session.unreadable(path, why);
+      break;
+    }
+    case order::evidence::Format::Elf:
+    case order::evidence::Format::Plan: {
+      std::string text;
+      std::span<const std::byte> section;
+      if (!readFile(path, text, why)) {
+        session.unreadable(path, why);
+        break;
+      }
+      std::span<const std::byte> all(
+          reinterpret_cast<const std::byte *>(text.data()), text.size());
+      if (findSection(all, ".concord.plan", section, why))
+        doPlan(session, path, section);
+      else
+        session.unreadable(path, why);
+      break;
+    }
+    default:
+      evidence.push_back(path);
+    }
   }
+  if (!evidence.empty())
+    doEvidence(session, evidence);
   if (session.wantJson)
     std::cout << json{{"version", 1},
                       {"tool", kVersion},

@@ -835,7 +835,8 @@ private:
           held.why += rankName(w->rank) + " stands at " + held.to.text;
       }
       f.chain.push_back(std::move(held));
-      blame.push_back({oddness(s, *w), w->rank});
+      // A host seen to block between two issues is the decisive edge.
+      blame.push_back({!w->issued && host ? -1 : oddness(s, *w), w->rank});
     }
     // Across members: `to` needs its next member.
     std::vector<ChainEdge> full;
