@@ -210,7 +210,7 @@ INLINE void product(int64_t rows, int64_t columns, int64_t packed, int64_t k,
     for (int64_t t = 0; t < tiles; ++t) {
       int64_t n = base + (t < extra);
       tileF32(n, half)(k, a + i * lda, lda, panels + j * panelK, step, 0,
-                       in ? in + i * ld + j : nullptr, out + i * ld + j, ld,
+                       in ? in + i * ld + j : nullptr, ld, out + i * ld + j, ld,
                        idle);
       i += n;
       poller.work(n * NRF * k / 50);

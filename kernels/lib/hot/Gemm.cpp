@@ -23,65 +23,77 @@
 namespace concord::kernels {
 namespace {
 
-constexpr int64_t kMostK = 1024;    ///< k per block: a panel of B fits L2
+constexpr int64_t kMostK = 768;     ///< k per block: a panel of B fits L2
 constexpr int64_t kMostKPack = 512; ///< the same where blocks of B are packed
-constexpr int64_t kBlockBytes = 480 * 1024; ///< of A, to stay in L2
+constexpr int64_t kBlockBytes = 300 * 1024; ///< of A, to stay in L2
+constexpr int64_t kCopyColumns = 256;       ///< columns that repay a copy of A
 constexpr int64_t kColumnBlock = 512; ///< columns per block of B packed here
 constexpr int64_t kSumColumns = 4096; ///< columns per block of partial sums
 
-/// acc[j] += *from * b[j] for N vectors. The order is pinned by assembly: left
-/// to itself the compiler moves all broadcasts of a tile to its start and
-/// spills. `Which` of three rows: from, from + lda, from + 2 lda (lda in
-/// bytes).
-template <int Which, int N, class V, class S>
+/// acc[j] += a * b[j] for N vectors, a being element `At` of `from` (Packed),
+/// or the first element of row `At`, of three, `lda` bytes apart. The order is
+/// pinned by assembly: left to itself the compiler moves all broadcasts of a
+/// tile to its start and spills.
+template <int At, bool Packed, int N, class V, class S>
 INLINE void addRow(V *acc, const V *b, const S *from, int64_t lda) {
 #if defined(__AVX2__) && !defined(CONCORD_CHECKED_LOADS)
   if constexpr (N <= 2) {
     V t;
 #define CONCORD_ROW(ADDRESS, BROADCAST, FMA)                                   \
   if constexpr (N == 2)                                                        \
-    asm volatile(                                                              \
-        BROADCAST " " ADDRESS ", %[t]\n\t" FMA " %[t], %[b0], %[a0]\n\t" FMA   \
-                  " %[t], %[b1], %[a1]"                                        \
-        : [a0] "+v"(acc[0]), [a1] "+v"(acc[N - 1]), [t] "=&v"(t)               \
-        : [b0] "v"(b[0]), [b1] "v"(b[N - 1]), [r] "r"(from), [l] "r"(lda));    \
+    asm volatile(BROADCAST " " ADDRESS ", %[t]\n\t" FMA                        \
+                           " %[t], %[b0], %[a0]\n\t" FMA " %[t], %[b1], %[a1]" \
+                 : [a0] "+v"(acc[0]), [a1] "+v"(acc[N - 1]), [t] "=&v"(t)      \
+                 : [b0] "v"(b[0]), [b1] "v"(b[N - 1]), [r] "r"(from),          \
+                   [l] "r"(lda), [d] "i"(At * int(sizeof(S))));                \
   else                                                                         \
     asm volatile(BROADCAST " " ADDRESS ", %[t]\n\t" FMA " %[t], %[b0], %[a0]"  \
                  : [a0] "+v"(acc[0]), [t] "=&v"(t)                             \
-                 : [b0] "v"(b[0]), [r] "r"(from), [l] "r"(lda));
+                 : [b0] "v"(b[0]), [r] "r"(from), [l] "r"(lda),                \
+                   [d] "i"(At * int(sizeof(S))));
+#define CONCORD_ROWS(BROADCAST, FMA)                                           \
+  if constexpr (Packed) {                                                      \
+    CONCORD_ROW("%c[d](%[r])", BROADCAST, FMA)                                 \
+  } else if constexpr (At == 0) {                                              \
+    CONCORD_ROW("(%[r])", BROADCAST, FMA)                                      \
+  } else if constexpr (At == 1) {                                              \
+    CONCORD_ROW("(%[r],%[l])", BROADCAST, FMA)                                 \
+  } else {                                                                     \
+    CONCORD_ROW("(%[r],%[l],2)", BROADCAST, FMA)                               \
+  }
     if constexpr (sizeof(S) == 4) {
-      if constexpr (Which == 0) {
-        CONCORD_ROW("(%[r])", "vbroadcastss", "vfmadd231ps")
-      } else if constexpr (Which == 1) {
-        CONCORD_ROW("(%[r],%[l])", "vbroadcastss", "vfmadd231ps")
-      } else {
-        CONCORD_ROW("(%[r],%[l],2)", "vbroadcastss", "vfmadd231ps")
-      }
+      CONCORD_ROWS("vbroadcastss", "vfmadd231ps")
     } else {
-      if constexpr (Which == 0) {
-        CONCORD_ROW("(%[r])", "vbroadcastsd", "vfmadd231pd")
-      } else if constexpr (Which == 1) {
-        CONCORD_ROW("(%[r],%[l])", "vbroadcastsd", "vfmadd231pd")
-      } else {
-        CONCORD_ROW("(%[r],%[l],2)", "vbroadcastsd", "vfmadd231pd")
-      }
+      CONCORD_ROWS("vbroadcastsd", "vfmadd231pd")
     }
+#undef CONCORD_ROWS
 #undef CONCORD_ROW
     return;
   }
 #endif
-  V av = V(*reinterpret_cast<const S *>(reinterpret_cast<const char *>(from) +
-                                        Which * lda));
+  V av = V(Packed ? from[At]
+                  : *reinterpret_cast<const S *>(
+                        reinterpret_cast<const char *>(from) + At * lda));
   UNROLL
   for (int j = 0; j < N; ++j)
     acc[j] = fma(av, b[j], acc[j]);
 }
 
-/// acc[rows of A][NP panels of NV vectors] = in + A x B over k steps.
-template <class BT, int M, int NV, int NP>
+template <int I, int M, int N, class V, class S>
+INLINE void addPacked(V (*acc)[N], const V *b, const S *a) {
+  if constexpr (I < M) {
+    addRow<I, true, N>(acc[I], b, a, 0);
+    addPacked<I + 1, M, N>(acc, b, a);
+  }
+}
+
+/// acc[rows of A][NP panels of NV vectors] = in + A x B over k steps. A is
+/// given by rows, or Packed: the M elements of one k after the other.
+template <class BT, int M, int NV, int NP, bool Packed = false>
 void tile(int64_t k, const typename Lane<BT>::S *a, int64_t lda, const BT *b,
           int64_t bStep, int64_t bPanel, const typename Lane<BT>::S *in,
-          typename Lane<BT>::S *out, int64_t ld, const Ahead &ahead) {
+          int64_t ldIn, typename Lane<BT>::S *out, int64_t ld,
+          const Ahead &ahead) {
   using L = Lane<BT>;
   using S = typename L::S;
   using V = typename L::V;
@@ -93,7 +105,7 @@ void tile(int64_t k, const typename Lane<BT>::S *a, int64_t lda, const BT *b,
   for (int i = 0; i < M; ++i)
     UNROLL
   for (int j = 0; j < N; ++j)
-    acc[i][j] = in ? LS::load(in + i * ld + j * W) : V(S(0));
+    acc[i][j] = in ? LS::load(in + i * ldIn + j * W) : V(S(0));
   // Rows are reached from every third one, so that 14 need 5 registers.
   constexpr int G = (M + 2) / 3;
   const S *row[G];
@@ -123,14 +135,19 @@ void tile(int64_t k, const typename Lane<BT>::S *a, int64_t lda, const BT *b,
       for (int j = 0; j < NV; ++j)
         bv[q * NV + j] = L::load(b + q * bPanel + j * W);
     }
-    UNROLL
-    for (int g = 0; g < G; ++g) {
-      addRow<0, N>(acc[3 * g], bv, row[g], lda);
-      if (3 * g + 1 < M)
-        addRow<1, N>(acc[least(3 * g + 1, M - 1)], bv, row[g], lda);
-      if (3 * g + 2 < M)
-        addRow<2, N>(acc[least(3 * g + 2, M - 1)], bv, row[g], lda);
-      ++row[g];
+    if constexpr (Packed) {
+      addPacked<0, M, N>(acc, bv, a);
+      a += M;
+    } else {
+      UNROLL
+      for (int g = 0; g < G; ++g) {
+        addRow<0, false, N>(acc[3 * g], bv, row[g], lda);
+        if (3 * g + 1 < M)
+          addRow<1, false, N>(acc[least(3 * g + 1, M - 1)], bv, row[g], lda);
+        if (3 * g + 2 < M)
+          addRow<2, false, N>(acc[least(3 * g + 2, M - 1)], bv, row[g], lda);
+        ++row[g];
+      }
     }
     b += bStep;
   }
@@ -144,8 +161,8 @@ void tile(int64_t k, const typename Lane<BT>::S *a, int64_t lda, const BT *b,
 template <class BT>
 using TileFn = void (*)(int64_t, const typename Lane<BT>::S *, int64_t,
                         const BT *, int64_t, int64_t,
-                        const typename Lane<BT>::S *, typename Lane<BT>::S *,
-                        int64_t, const Ahead &);
+                        const typename Lane<BT>::S *, int64_t,
+                        typename Lane<BT>::S *, int64_t, const Ahead &);
 
 /// Panels a few rows take at once, so that enough sums are in flight.
 INLINE int panelsFor(int64_t rows) {
@@ -173,12 +190,20 @@ template <class BT> INLINE TileFn<BT> wideTile(int64_t rows) {
 #endif
 }
 
-template <class BT> INLINE TileFn<BT> narrowTile(int64_t rows, bool half) {
+/// 16-bit operands are always converted, so their narrow tiles are all packed.
+template <class T>
+constexpr bool alwaysCopied = sizeof(T) != sizeof(typename Lane<T>::S);
+
+template <class BT>
+INLINE TileFn<BT> narrowTile(int64_t rows, bool half, bool packed) {
   switch (rows) {
 #define CASE(M)                                                                \
   case M:                                                                      \
-    return half ? &tile < BT, M <= MR ? M : 1, 1, 1 > : &tile < BT,            \
-           M <= MR ? M : 1, 2, 1 > ;
+    if (packed || alwaysCopied<BT>)                                            \
+      return half ? &tile<BT, (M <= MR ? M : 1), 1, 1, true>                   \
+                  : &tile<BT, (M <= MR ? M : 1), 2, 1, true>;                  \
+    return half ? &tile<BT, (M <= MR ? M : 1), 1, 1, alwaysCopied<BT>>         \
+                : &tile<BT, (M <= MR ? M : 1), 2, 1, alwaysCopied<BT>>;
     CASE(1)
     CASE(2)
     CASE(3)
@@ -196,6 +221,22 @@ template <class BT> INLINE TileFn<BT> narrowTile(int64_t rows, bool half) {
 #undef CASE
   }
   return nullptr;
+}
+
+/// One panel for the few rows that otherwise take several.
+template <class BT> INLINE TileFn<BT> rowTile(int64_t rows, bool half) {
+  if constexpr (!alwaysCopied<BT>)
+    return narrowTile<BT>(rows, half, false);
+  switch (rows) {
+  case 1:
+    return half ? &tile<BT, 1, 1, 1> : &tile<BT, 1, 2, 1>;
+  case 2:
+    return half ? &tile<BT, 2, 1, 1> : &tile<BT, 2, 2, 1>;
+  case 3:
+    return half ? &tile<BT, 3, 1, 1> : &tile<BT, 3, 2, 1>;
+  default:
+    return half ? &tile<BT, 4, 1, 1> : &tile<BT, 4, 2, 1>;
+  }
 }
 
 template <class T> constexpr int64_t NR = 2 * Lane<T>::width;
@@ -274,6 +315,51 @@ void copyRows(const T *a, int64_t lda, bool transposed, int64_t rows,
   }
 }
 
+/// One tile of A, packed: element (i, p) at to[p * rows + i].
+template <class T>
+void packTile(const T *a, int64_t lda, bool transposed, int64_t rows,
+              int64_t kc, typename Lane<T>::S *to) {
+  using L = Lane<T>;
+  using S = typename L::S;
+  using LS = Lane<S>;
+  constexpr int64_t chunk = 64;
+  if (transposed) {
+    for (int64_t p = 0; p < kc; ++p)
+      for (int64_t i = 0; i < rows; ++i)
+        to[p * rows + i] = L::get(a[p * lda + i]);
+    return;
+  }
+  for (int64_t p0 = 0; p0 < kc; p0 += chunk) {
+    int64_t n = least(chunk, kc - p0);
+    const S *from = reinterpret_cast<const S *>(a + p0);
+    int64_t ld = lda;
+    S wide[MR * chunk];
+    if constexpr (sizeof(T) != sizeof(S)) {
+      for (int64_t i = 0; i < rows; ++i) {
+        int64_t p = 0;
+        for (; p + L::width <= n; p += L::width)
+          LS::store(wide + i * chunk + p, L::load(a + i * lda + p0 + p));
+        for (; p < n; ++p)
+          wide[i * chunk + p] = L::get(a[i * lda + p0 + p]);
+      }
+      from = wide;
+      ld = chunk;
+    }
+    int64_t p = 0;
+    if (rows >= 8)
+      for (; p + 8 <= n; p += 8) {
+        transpose8(from + p, ld, to + (p0 + p) * rows, rows);
+        // The last eight rows; some of them for the second time.
+        if (rows > 8)
+          transpose8(from + (rows - 8) * ld + p, ld,
+                     to + (p0 + p) * rows + rows - 8, rows);
+      }
+    for (; p < n; ++p)
+      for (int64_t i = 0; i < rows; ++i)
+        to[(p0 + p) * rows + i] = from[i * ld + p];
+  }
+}
+
 /// Sums to results: rows x columns of C at (i0, j0).
 template <class T>
 void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
@@ -325,7 +411,7 @@ template <class A> constexpr bool same<A, A> = true;
 /// How one product is blocked; a function of the shape only.
 struct Plan {
   bool copyA, packB, small, scratch;
-  int64_t kc, blocks, mc, nc, sumColumns, lda;
+  int64_t kc, blocks, mc, nc, sumColumns, sumLd, lda;
   uint64_t aBytes, bBytes, scratchBytes;
 };
 
@@ -334,8 +420,10 @@ template <class T> Plan planFor(const GemmShape &s) {
   Plan p = {};
   p.small = s.m <= MR;
   int64_t rowBytes = s.lda * int64_t(sizeof(T));
-  p.copyA = s.transA || !same<T, S> ||
-            (s.m > 4 && s.n > 4 * NR<T> && rowBytes % 2048 == 0);
+  // Copied where reading in place costs more: see the top of the file.
+  p.copyA = s.transA || alwaysCopied<T> ||
+            (s.m > 4 && s.n > 4 * NR<T> && rowBytes % 2048 == 0) ||
+            (s.m > 2 * MR && s.n >= kCopyColumns);
   p.packB = !s.packed &&
             (s.transB || s.n % NR<T> != 0 || (s.m > 8 * MR && s.k > 64) ||
              (s.m > MR && s.ldb * int64_t(sizeof(T)) % 2048 == 0 && s.k > 64));
@@ -349,10 +437,12 @@ template <class T> Plan planFor(const GemmShape &s) {
                                 : roundUp(ceilDiv(s.m, ceilDiv(s.m, rows)), MR);
   p.scratch = !p.small && p.blocks > 1;
   p.nc = p.packB ? kColumnBlock : s.n;
-  p.sumColumns = p.scratch ? least(kSumColumns, roundUp(s.n, NR<T>)) : s.n;
-  p.lda = p.copyA ? p.kc + 16 : s.lda;
-  if (p.copyA && p.small)
-    p.lda = p.kc * p.blocks + 16;
+  // Partial sums of an f32 product lie in C; only a last, narrower panel of it
+  // needs a place of its own.
+  p.sumLd =
+      same<T, S> ? NR<T> : least(kSumColumns, roundUp(most(s.n, 1), NR<T>));
+  p.sumColumns = p.scratch && !same<T, S> ? p.sumLd : s.n;
+  p.lda = !p.copyA ? s.lda : p.small ? p.kc * p.blocks + 16 : p.kc;
   if (p.copyA)
     p.aBytes =
         uint64_t(roundUp(least(p.mc, s.m) * p.lda * int64_t(sizeof(S)), 64));
@@ -362,8 +452,7 @@ template <class T> Plan planFor(const GemmShape &s) {
                              (p.small ? 4 * NR<T> : p.nc) * int64_t(sizeof(T)),
                          64));
   if (p.scratch)
-    p.scratchBytes =
-        uint64_t(least(p.mc, s.m) * p.sumColumns * int64_t(sizeof(S)));
+    p.scratchBytes = uint64_t(least(p.mc, s.m) * p.sumLd * int64_t(sizeof(S)));
   return p;
 }
 
@@ -383,8 +472,14 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
   const char *here = reinterpret_cast<const char *>(local);
   const Ahead idle = {here, 0};
   const S *aBlock = reinterpret_cast<const S *>(a);
+  // Tiles of several panels read A by rows, all others as it is packed.
+  const bool packedA = plan.copyA && panelsFor(s.m) == 1;
+  const int64_t aStep = packedA ? s.m : 1;
   if (plan.copyA) {
-    copyRows(a, s.lda, s.transA, s.m, s.k, aCopy, plan.lda);
+    if (packedA)
+      packTile(a, s.lda, s.transA, s.m, s.k, aCopy);
+    else
+      copyRows(a, s.lda, s.transA, s.m, s.k, aCopy, plan.lda);
     poller.work(s.m * s.k / 8);
     aBlock = aCopy;
   }
@@ -395,7 +490,9 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
     int64_t columns = wide ? panels * N : least(N, s.n - j);
     bool half = columns <= N / 2;
     int64_t width = half ? N / 2 : N;
-    TileFn<T> fn = wide ? wideTile<T>(s.m) : narrowTile<T>(s.m, half);
+    TileFn<T> fn = wide      ? wideTile<T>(s.m)
+                   : packedA ? narrowTile<T>(s.m, half, true)
+                             : rowTile<T>(s.m, half);
     const T *panel;
     int64_t step, stride;
     if (s.packed) {
@@ -419,8 +516,8 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
     int64_t ld = plain && whole ? s.ldc : wide ? columns : width;
     for (int64_t p = 0; p < s.k || p == 0; p += plan.kc) {
       int64_t kc = least(plan.kc, s.k - p);
-      fn(kc, aBlock + p, plan.lda, panel + p * step, step, stride,
-         p ? out : nullptr, out, ld, idle);
+      fn(kc, aBlock + p * aStep, plan.lda, panel + p * step, step, stride,
+         p ? out : nullptr, ld, out, ld, idle);
       poller.work(kc * columns * most(s.m, 4) / 64);
     }
     if (out == local)
@@ -445,6 +542,7 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
   // Stands in for C where a tile sticks out or is not plain.
   alignas(64) S local[most(MR * N, 8 * N)];
   const char *here = reinterpret_cast<const char *>(local);
+  const int64_t sumLd = plan.sumLd;
 
   if (s.m == 0 || s.n == 0)
     return;
@@ -464,9 +562,15 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
         const bool last = block + 1 == plan.blocks;
         const S *aBlock;
         if (plan.copyA) {
-          copyRows(s.transA ? a + p * s.lda + i0 : a + i0 * s.lda + p, s.lda,
-                   s.transA, mc, kc, aCopy, plan.lda);
-          poller.work(mc * kc / 8);
+          int64_t i = 0;
+          for (int64_t t = 0; t < tiles; ++t) {
+            const int64_t rows = base + (t < extra);
+            packTile(s.transA ? a + p * s.lda + i0 + i
+                              : a + (i0 + i) * s.lda + p,
+                     s.lda, s.transA, rows, kc, aCopy + i * kc);
+            poller.work(rows * kc / 4);
+            i += rows;
+          }
           aBlock = aCopy;
         } else {
           aBlock = reinterpret_cast<const S *>(a + i0 * s.lda + p);
@@ -495,31 +599,27 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
             panel = b + p * s.ldb + j;
             step = s.ldb;
           }
-          const bool direct = plain && columns == width;
           int64_t i = 0;
           for (int64_t t = 0; t < tiles; ++t) {
             const int64_t rows = base + (t < extra);
-            TileFn<T> fn = narrowTile<T>(rows, half);
-            S *partial = scratch + i * plan.sumColumns + (j - j1);
-            const S *aTile = aBlock + i * plan.lda;
+            TileFn<T> fn = narrowTile<T>(rows, half, plan.copyA);
+            const S *aTile = aBlock + i * (plan.copyA ? kc : plan.lda);
             const bool fetch = ahead && t * 64 < N * int64_t(sizeof(T));
             const Ahead next = {fetch ? ahead + t * kc * 64 : here,
                                 fetch ? 64 : 0};
-            if (!last) {
-              fn(kc, aTile, plan.lda, panel, step, 0, block ? partial : nullptr,
-                 partial, plan.sumColumns, next);
-            } else if (!plan.scratch) {
-              S *c = reinterpret_cast<S *>(o.c) + (i0 + i) * s.ldc + j;
-              fn(kc, aTile, plan.lda, panel, step, 0, nullptr,
-                 direct ? c : local, direct ? s.ldc : width, next);
-              if (!direct)
-                epilogue<T>(s, o, i0 + i, j, rows, columns, local, width);
-            } else {
-              fn(kc, aTile, plan.lda, panel, step, 0, partial, partial,
-                 plan.sumColumns, next);
-              epilogue<T>(s, o, i0 + i, j, rows, columns, partial,
-                          plan.sumColumns);
+            // Partial sums lie in C, unless its type or shape does not allow
+            // it.
+            S *partial = scratch + i * sumLd + (j - j1) % sumLd;
+            int64_t ld = sumLd;
+            if (same<T, S> && columns == width) {
+              partial = reinterpret_cast<S *>(o.c) + (i0 + i) * s.ldc + j;
+              ld = s.ldc;
             }
+            const bool aside = last && !(plain && columns == width);
+            fn(kc, aTile, plan.lda, panel, step, 0, block ? partial : nullptr,
+               ld, aside ? local : partial, aside ? width : ld, next);
+            if (aside)
+              epilogue<T>(s, o, i0 + i, j, rows, columns, local, width);
             poller.work(rows * columns * kc / 50);
             i += rows;
           }
@@ -585,7 +685,7 @@ void run(GemmType type, const GemmShape &shape, const GemmOperands &operands,
 
 namespace CONCORD_CAT(hot_, CONCORD_HOT_CLASS) {
 TileF32 tileF32(int64_t rows, bool half) {
-  return narrowTile<float>(rows, half);
+  return narrowTile<float>(rows, half, false);
 }
 void packF32(const float *b, int64_t ldb, bool transposed, int64_t k, int64_t n,
              float *packed) {

@@ -25,12 +25,13 @@ struct Ahead {
   int64_t step; ///< 64, or 0 when there is nothing to fetch
 };
 
-/// out[rows][panel] = in (or 0) + A[rows][k] x B[k][panel]; `lda` and `ld` in
-/// elements, `bStep` elements from one k of the panel to the next. `bPanel` is
-/// only for tiles of several panels.
+/// out[rows][panel] = in (or 0) + A[rows][k] x B[k][panel]; `lda`, `ldIn` and
+/// `ld` in elements, `bStep` elements from one k of the panel to the next.
+/// `bPanel` is only for tiles of several panels.
 using TileF32 = void (*)(int64_t k, const float *a, int64_t lda, const float *b,
                          int64_t bStep, int64_t bPanel, const float *in,
-                         float *out, int64_t ld, const Ahead &ahead);
+                         int64_t ldIn, float *out, int64_t ld,
+                         const Ahead &ahead);
 
 /// For 1 <= rows <= tileRows and a panel of tileColumns, or half of them.
 TileF32 tileF32(int64_t rows, bool half);
