@@ -159,8 +159,9 @@ private:
   std::string text;
 };
 
-/// Drop the entries that were used longest ago until `limit` bytes are left.
-/// Entries in use are passed over. Failing here is no failure of the run.
+/// Drop what comm-runs that were killed left half made, and the entries that
+/// were used longest ago until `limit` bytes are left. What is in use is passed
+/// over. Failing here is no failure of the run.
 void pruneCache(const fs::path &cache, uint64_t limit) {
   struct Item {
     fs::file_time_type used;
@@ -189,11 +190,13 @@ void pruneCache(const fs::path &cache, uint64_t limit) {
   std::sort(items.begin(), items.end(),
             [](const Item &a, const Item &b) { return a.used < b.used; });
   for (const Item &item : items) {
-    if (total <= limit)
-      return;
-    // Temporary folders of other comm-runs have the lock of their key.
+    // A folder in the making is called KEY.XXXXXX, and its maker has KEY's
+    // lock.
     std::string key = item.path.filename().string();
-    key = key.substr(0, key.find('.'));
+    size_t dot = key.find('.');
+    if (dot == std::string::npos && total <= limit)
+      continue;
+    key = key.substr(0, dot);
     std::optional<FileLock> lock =
         lockFile(cache / (key + ".lock"), LOCK_EX, false);
     if (!lock)

@@ -167,6 +167,20 @@ def test_old_programs_make_room(compiling):
     assert len(compiling.calls()) == 3
 
 
+def test_half_made_programs_are_removed(compiling):
+    run = compiling.start(compiling.model, "-n", 2, SLOW="3")
+    end = time.monotonic() + 10
+    while not compiling.calls() and time.monotonic() < end:
+        time.sleep(0.02)
+    compiling(compiling.model, "-n", 4)
+    assert len(entries(compiling)) == 2, "one that is being made stays"
+    run.kill()
+    run.communicate()
+    compiling(compiling.model, "-n", 1)
+    assert all("." not in entry.name for entry in entries(compiling))
+    assert len(entries(compiling)) == 2
+
+
 def test_partitioned_mlir(compiling, tmp_path):
     program = tmp_path / "p.mlir"
     program.write_text("module attributes {comm.world = 2 : i64} {}")
