@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Builds and tests in a chroot of the Debian release that this machine is not:
+# ./run test other-debian. Needs root, some 8 GB in $TMPDIR and most of an hour the
+# first time; the chroot is kept in build-other-debian/ for the next one.
+
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+[ "$(id -u)" = 0 ] || { echo "run: other-debian needs root" >&2; exit 2; }
+
+here=$(. /etc/os-release; echo "$VERSION_ID")
+case "$here" in
+  12) release=trixie ;;
+  13) release=bookworm ;;
+  *) echo "run: other-debian runs on Debian 12 and 13" >&2; exit 2 ;;
+esac
+command -v debootstrap > /dev/null ||
+  apt-get install -y -q --no-install-recommends debootstrap
+
+root=$PWD/build-other-debian/$release
+mkdir -p "$root"
+if [ ! -e "$root/.ready" ]; then
+  echo "== making a chroot of $release"
+  # debootstrap before Debian 13 does not know later releases by name.
+  scripts=/usr/share/debootstrap/scripts
+  [ -e "$scripts/$release" ] || ln -s sid "$scripts/$release"
+  debootstrap --variant=minbase --include=ca-certificates "$release" "$root"
+  touch "$root/.ready"
+fi
+
+cleanup() {
+  for point in dev/shm dev/pts dev proc sys; do
+    mountpoint -q "$root/$point" && umount -l "$root/$point"
+  done
+  return 0
+}
+trap cleanup EXIT
+mount --bind /proc "$root/proc"
+mount --bind /sys "$root/sys"
+mount --bind /dev "$root/dev"
+mount --bind /dev/shm "$root/dev/shm"
+cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+# The registries that this machine is set up for.
+[ -e /etc/pip.conf ] && cp -L /etc/pip.conf "$root/etc/pip.conf"
+
+echo "== copying the sources"
+mkdir -p "$root/src/concord"
+git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$root/src/concord"
+if [ -d ../shared ]; then
+  mkdir -p "$root/src/shared"
+  cp -r --no-preserve=mode ../shared/. "$root/src/shared/"
+fi
+(cd "$root/src/concord" && { [ -d .git ] || git init -q .; git add -A; } > /dev/null)
+
+echo "== building and testing on $release"
+chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+  LANG=C.UTF-8 $(env | grep -E '^(PIP_|https?_proxy|no_proxy)' || true) \
+  bash -c 'apt-get update -q && apt-get install -y -q --no-install-recommends git sudo &&
+           cd /src/concord && ./run test'

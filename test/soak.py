@@ -1,0 +1,114 @@
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""./run soak SECONDS: random collectives on 1 to 8 ranks, with random kills.
+
+Each round runs comm-bench on a random operation, dtype and size; in a third of the
+rounds one rank is killed on the way, and the others must end by themselves with an
+error. After every round there must be no process of it, no shared-memory segment
+and no temporary file left. The seed is printed; --seed repeats a run.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BENCH = os.path.join(ROOT, "build", "bin", "comm-bench")
+OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
+
+
+def descendants(pid):
+    """Processes whose ancestor is `pid`."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+                    text = file.read()
+            except OSError:
+                continue
+            fields = text.rsplit(")", 1)[1].split()
+            if fields[0] != "Z":
+                parents[int(name)] = int(fields[1])
+    found, frontier = [], {pid}
+    while frontier:
+        frontier = {p for p, q in parents.items() if q in frontier}
+        found += frontier
+    return sorted(found)
+
+
+def shared_files():
+    return {name for name in os.listdir("/dev/shm") if "concord" in name}
+
+
+def one_round(generator, number):
+    """Returns what went wrong, or None."""
+    ranks = generator.choice([1, 2, 2, 3, 4, 4, 5, 8])
+    operation = generator.choice(OPERATIONS)
+    dtype = generator.choice(["float", "double", "half", "bfloat16", "int32"])
+    size = generator.choice(["64", "4K", "256K", "4M"])
+    kill = ranks > 1 and generator.random() < 1 / 3
+    before = shared_files()
+    arguments = [BENCH, operation, "-n", str(ranks), "-b", size, "-e", size, "-d", dtype,
+                 "--iters", "2000" if kill else "50", "-w", "2"]
+    what = f"round {number}: {operation} {dtype} {size} on {ranks}" + (
+        ", one rank killed" if kill else "")
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", start_new_session=True) as process:
+        killed = False
+        if kill:
+            time.sleep(generator.uniform(0.05, 0.6))
+            children = descendants(process.pid)
+            if children:
+                try:
+                    os.kill(generator.choice(children), signal.SIGKILL)
+                    killed = True
+                except ProcessLookupError:
+                    pass
+        try:
+            output, _ = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return f"{what}: hangs"
+        left = descendants(process.pid)
+    if left:
+        return f"{what}: leaves processes {left}"
+    if shared_files() - before:
+        return f"{what}: leaves {shared_files() - before} in /dev/shm"
+    if not kill and process.returncode != 0:
+        return f"{what}: exit {process.returncode}\n{output[-2000:]}"
+    if killed and process.returncode < 0:
+        return f"{what}: the launcher died of signal {-process.returncode}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./run soak", description=__doc__)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--seed", type=int, default=None)
+    options = parser.parse_args()
+    seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4))
+    print(f"soak: seed {seed}, {options.seconds:.0f} s")
+    generator = random.Random(seed)
+    end = time.monotonic() + options.seconds
+    number, failed, said = 0, 0, time.monotonic()
+    while time.monotonic() < end:
+        number += 1
+        wrong = one_round(generator, number)
+        if wrong:
+            failed += 1
+            print(f"soak: {wrong}", flush=True)
+        if time.monotonic() - said > 10:
+            said = time.monotonic()
+            print(f"soak: {number} rounds, {failed} failed", flush=True)
+    print(f"soak: {number} rounds, {failed} failed")
+    return 1 if failed or not number else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
