@@ -114,19 +114,21 @@ struct Process {
   Rank rank = -1;
 };
 
-/// "2026-01-23-15:17:47.397.117" and the like: digits only, in order.
+/// "2026-01-23-15:17:47.397.117" and the like: the digits in order, without the
+/// century, so that 64 bits hold them down to the microsecond.
 uint64_t timeStamp(std::string_view text) {
   uint64_t v = 0;
-  int digits = 0;
-  for (char c : text)
-    if (c >= '0' && c <= '9' && digits < 19) {
+  int digits = 0, skip = 2;
+  for (char c : text) {
+    if (c < '0' || c > '9')
+      continue;
+    if (skip-- > 0)
+      continue;
+    if (digits++ < 18)
       v = v * 10 + uint64_t(c - '0');
-      ++digits;
-    }
-  while (digits < 19 && digits > 0) {
-    v *= 10;
-    ++digits;
   }
+  for (; digits > 0 && digits < 18; ++digits)
+    v *= 10;
   return v;
 }
 

@@ -108,4 +108,176 @@ TEST(Planted, HealthyJobsHaveNoCycle) {
   }
 }
 
+// --- formats -----------------------------------------------------------------
+
+TEST(FlightRecorder, TransfersAndGroupRanks) {
+  std::string text =
+      R"({"version":"2.10","pg_config":{"5":{"name":"5","desc":"pp","ranks":"[4, 9]"}},"entries":[)"
+      R"({"record_id":0,"process_group":["5","pp"],"collective_seq_id":0,"p2p_seq_id":1,"is_p2p":true,)"
+      R"("profiling_name":"nccl:send 0->1","input_sizes":[[8]],"state":"completed","frames":[{"name":"a\"]"}]},)"
+      R"({"record_id":1,"process_group":["5","pp"],"collective_seq_id":0,"p2p_seq_id":2,"is_p2p":true,)"
+      R"("profiling_name":"nccl:recv 0<-1","output_sizes":[[8]],"state":"scheduled"}]})";
+  Job job;
+  std::string error;
+  ASSERT_TRUE(readFlightRecorder(text, "d4.json", 4, job, error)) << error;
+  const RankEvidence &r = job.ranks.at(4);
+  ASSERT_EQ(r.issues.size(), 2u);
+  const Sequence &a = job.sequences[r.issues[0].sequence],
+                 &b = job.sequences[r.issues[1].sequence];
+  EXPECT_EQ(a.source, 4);
+  EXPECT_EQ(a.destination, 9);
+  EXPECT_EQ(b.source, 9);
+  EXPECT_EQ(b.destination, 4);
+  EXPECT_FALSE(r.truncatedStart);
+}
+
+TEST(FlightRecorder, AGroupNameThatComesAgainWithOtherMembers) {
+  Job job;
+  std::string error;
+  auto dump = [](const std::string &ranks) {
+    return R"({"pg_config":{"1":{"name":"1","desc":"tp","ranks":")" + ranks +
+           R"("}},"entries":[{"record_id":0,"process_group":["1","tp"],"collective_seq_id":1,)"
+           R"("profiling_name":"gloo:all_reduce","input_sizes":[[4]],"state":"started"}]})";
+  };
+  ASSERT_TRUE(readFlightRecorder(dump("[0, 1]"), "d0", 0, job, error));
+  ASSERT_TRUE(readFlightRecorder(dump("[2, 3]"), "d2", 2, job, error));
+  EXPECT_EQ(job.domains.size(), 2u);
+}
+
+TEST(FlightRecorder, HostilePickles) {
+  Job job;
+  std::string error;
+  using namespace std::string_literals;
+  for (const std::string &bytes :
+       {"\x80\x02cos\nsystem\nU\x02ls\x85R."s, "\x80\x02\x93."s,
+        "\x80\x04\x8c\x05posix\x8c\x06system\x93."s,
+        "\x80\x02X\xff\xff\xff\x7f"s, "\x80\x02h\x07."s, "\x80\x02e."s,
+        "\x80\x09."s, "\x80\x02."s, "\x80\x02}q\x00h\x00s"s,
+        "\x80\x02" + std::string(100000, '(') + "."}) {
+    EXPECT_FALSE(readFlightRecorder(bytes, "p0", 0, job, error));
+    EXPECT_FALSE(error.empty());
+  }
+  // Values that contain themselves, doubled many times: bounded, not
+  // exponential.
+  std::string bomb = "\x80\x02]q\x00";
+  for (int i = 0; i < 40; ++i)
+    bomb += "]q\x01(h\x00h\x00e"
+            "q\x00"s;
+  bomb += ".";
+  EXPECT_FALSE(readFlightRecorder(bomb, "p0", 0, job, error));
+}
+
+TEST(Hccl, ErrorLinesAndSpacing) {
+  std::string text =
+      "[INFO] HCCL(77,py):2026-01-01-00:00:01.000.001 "
+      "[a.cc:1][5]Entry-HcclCommInitRootInfo:ranks[2], rank [1], "
+      "identifier [g_1_2]\n"
+      "[INFO] HCCL(77,py):2026-01-01-00:00:01.000.003 "
+      "[a.cc:1][5]Entry-HcclBroadcastInner: tag [Broadcast_g_1_2], "
+      "buf[0x1], count [4], dataType [int32], root [1], streamId [3], capture "
+      "status[0], model id[0].\n"
+      "[INFO] HCCL(77,py):2026-01-01-00:00:01.000.002 "
+      "[a.cc:1][5]Entry-HcclAllReduce:tag[AllReduce_g_1_2],count[4],"
+      "dataType[float32],op[sum],streamId[3]\n"
+      "[INFO] HCCL(77,py):2026-01-01-00:00:02.000.000 "
+      "[a.cc:1][5]Entry-HcclNewThing: foo[1]\n"
+      "[ERROR] EI0002: x remote rank:[7] tag[AllReduce_g_1_2] group:[g_1_2], "
+      "rankSize[2], rankId[1]\n"
+      "unrelated line\n";
+  Job job;
+  readHcclLogs({{"log/plog-77_1.log", text}}, job);
+  const RankEvidence &r = job.ranks.at(1);
+  ASSERT_EQ(r.issues.size(), 2u);
+  EXPECT_EQ(job.strings[r.issues[0].kind],
+            "all_reduce"); // in the order of the time stamps
+  EXPECT_EQ(job.strings[r.issues[1].signature], "broadcast(n=4,int32,root=1)");
+  EXPECT_EQ(job.domains.at(0).name, "g_1_2");
+  EXPECT_EQ(job.linesNotUnderstood, 1u);
+  EXPECT_EQ(job.linesOther, 1u);
+  bool found = false;
+  for (const auto &[rank, e] : job.ranks)
+    for (const ErrorLine &l : e.errors)
+      found = found || (l.code == "EI0002" && l.remote == 7 && l.rank == 1 &&
+                        l.tag == "AllReduce_g_1_2");
+  EXPECT_TRUE(found);
+}
+
+TEST(Stacks, TheDecisiveFrame) {
+  Job job;
+  readStack("Thread 2 (LWP 5):\n#0  0x1 in futex_wait () from libc\n"
+            "#1  0x2 in cudaDeviceSynchronize () from libcudart\n#2  0x3 in "
+            "cudaMalloc () from libcudart\n"
+            "#3  0x4 in my::pool::grow (n=3) at pool.cpp:9\n",
+            "s3.txt", 3, job);
+  readStack("Process 7: python train.py\nThread 7 (idle): \"MainThread\"\n    "
+            "synchronize (torch/cuda/streams.py:1)\n"
+            "    cudaStreamSynchronize (libcudart.so)\n    step (train.py:4)\n",
+            "s4.txt", 4, job);
+  ASSERT_EQ(job.ranks.at(3).waits.size(), 1u);
+  EXPECT_EQ(job.ranks.at(3).waits[0].kind,
+            HostWait::Kind::Allocation); // it synchronises inside
+  EXPECT_EQ(job.ranks.at(3).waits[0].via, "my::pool::grow");
+  ASSERT_EQ(job.ranks.at(4).waits.size(), 1u);
+  EXPECT_EQ(job.ranks.at(4).waits[0].via, "step");
+}
+
+TEST(Names, RankOfPath) {
+  EXPECT_EQ(rankOfPath("a/nccl_trace_rank_12"), 12);
+  EXPECT_EQ(rankOfPath("x/dump_3.json"), 3);
+  EXPECT_EQ(rankOfPath("x/rank_7/log.txt"), 7);
+  EXPECT_EQ(rankOfPath("x/log.txt"), -1);
+  EXPECT_EQ(rankOfPath("x/99999999999999"), -1);
+}
+
+TEST(Readers, SurviveRandomDamage) {
+  std::mt19937 rng(3);
+  jobs::Maker maker(3, jobs::Fault::Inversion, 64);
+  std::string dump =
+      jobs::flightRecorder(maker.job, 1, rng, true).substr(0, 6000);
+  std::string table =
+      R"({"version":"1.0","server_count":"1","server_list":[{"server_id":"a","device":[)"
+      R"({"device_id":"0","device_ip":"1.2.3.4","rank_id":"0"}]}]})";
+  std::string log =
+      "[INFO] HCCL(7,p):2026-01-01-00:00:01.0 "
+      "[a:1][5]Entry-HcclAllReduce:tag[AllReduce_x_1],count[4],"
+      "dataType[f],op[sum],streamId[3]\nE39999 x tag[a] rank[9]\n";
+  std::string pickle("\x80\x02}q\x00(X\x07\x00\x00\x00"
+                     "entries]q\x01}q\x02(X\x09\x00\x00\x00record_idK\x05"
+                     "X\x05\x00\x00\x00stateX\x07\x00\x00\x00startedua"
+                     "u.",
+                     71);
+  for (int i = 0; i < 4000; ++i) {
+    std::string text = i % 4 == 0   ? dump
+                       : i % 4 == 1 ? table
+                       : i % 4 == 2 ? log
+                                    : pickle;
+    for (int k = 1 + rng() % 4; k > 0 && !text.empty(); --k) {
+      size_t at = rng() % text.size();
+      switch (rng() % 4) {
+      case 0:
+        text[at] = char(rng());
+        break;
+      case 1:
+        text.erase(at, 1 + rng() % 9);
+        break;
+      case 2:
+        text.resize(at);
+        break;
+      default:
+        text.insert(at, text.substr(rng() % text.size(), rng() % 30));
+      }
+    }
+    Job job;
+    std::string error;
+    if (i % 4 == 1)
+      readRankTable(text, "t.json", job, error);
+    else if (i % 4 == 2) {
+      readHcclLogs({{"plog-1.log", text}}, job);
+      readStack(text, "s", 0, job);
+    } else
+      readFlightRecorder(text, "d", 0, job, error);
+    diagnose(job);
+  }
+}
+
 } // namespace
