@@ -116,6 +116,16 @@ Metadata describeArtefact(ModuleOp module, func::FuncOp function,
   root["digest"] = plan::toHex(plan::digest(plan));
   root["weights"] = parameters.empty() || !name ? "" : name.getValue().str() + ".weights";
   root["kernels"] = static_cast<int64_t>(kernels.size());
+  llvm::json::Array sizes;
+  for (const std::string &description : kernels) {
+    concord_kernel *kernel = nullptr;
+    concord_kernel_info info = {};
+    info.struct_size = sizeof(info);
+    if (concord_kernel_create(description.c_str(), &kernel, &info) == 0)
+      concord_kernel_destroy(kernel);
+    sizes.push_back(llvm::json::Array{info.workspace_bytes, info.packed_weight_bytes});
+  }
+  root["kernel_sizes"] = std::move(sizes);
   root["gate"] = plan.programs.size() > 1 ? "hold" : "check";
   llvm::json::Array assumes;
   for (auto certificate : module.getOps<comm::CertificateOp>())

@@ -226,13 +226,21 @@ void readPlan(concord_program &program, const json &meta) {
   if (!said.empty() && said != program.digest)
     corrupt(program,
             "the plan is not the one that the metadata's digest names");
-  for (const plan::Program &candidate : program.plan.programs)
-    if (candidate.ranks.empty() ||
+  // The order between several issuers of a rank is only safe if an issue is
+  // held for its turn, which this runtime does not do yet.
+  for (const plan::Program &candidate : program.plan.programs) {
+    if (!candidate.ranks.empty() &&
         std::find(candidate.ranks.begin(), candidate.ranks.end(),
-                  program.context->rank) != candidate.ranks.end()) {
-      program.planned = &candidate;
-      break;
-    }
+                  program.context->rank) == candidate.ranks.end())
+      continue;
+    if (program.planned)
+      raise(CONCORD_ERROR_NOT_SUPPORTED,
+            "%s has several issuers on rank %d ('%s' and '%s'), which needs "
+            "gate mode hold",
+            program.path.c_str(), program.context->rank,
+            program.planned->name.c_str(), candidate.name.c_str());
+    program.planned = &candidate;
+  }
   if (!program.planned)
     corrupt(program, "the plan has no program for rank " +
                          std::to_string(program.context->rank));
@@ -260,6 +268,18 @@ void makeKernels(concord_program &program, const json &meta) {
             program.path.c_str(), number, line.c_str(),
             concord_kernel_last_error());
     program.kernels.push_back(kernel);
+    // The compiler planned for these sizes; another library's kernel of the same
+    // description would write outside, or read another packing.
+    if (auto sizes = meta.find("kernel_sizes"); sizes != meta.end()) {
+      json want = json::array({info.workspace_bytes, info.packed_weight_bytes});
+      if (!sizes->is_array() || number >= sizes->size() ||
+          (*sizes)[number] != want)
+        raise(CONCORD_ERROR_KERNEL,
+              "%s: kernel %zu (%s) needs other workspace or packing than it "
+              "was compiled for; compile again with the comm-opt of this "
+              "library",
+              program.path.c_str(), number, line.c_str());
+    }
     ++number;
   }
   if (meta.contains("kernels") &&

@@ -20,7 +20,8 @@
 |*    "arena_bytes":N, "arena_align":64,
 |*    "inputs":[ENTRY...], "outputs":[ENTRY...],
 |*    "parameters":[{"section":"w#0","bytes":N,"hash":"<hex>"}...],
-|*    "kernels":N, "gate":"check"|"hold",
+|*    "kernels":N, "kernel_sizes":[[WORKSPACE,PACKED]...], // bytes, checked at load
+|*    "gate":"check"|"hold",
 |*    "assumes":["..."]}
 |* ENTRY: {"name":"input_ids","dtype":"I64",
 |*         "shape":[1,128],               // global, the maximum where bounded
