@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Runs the patterns of passes/recognize. Norms and activations go from the last
-// node of a pattern backwards, so that the longest match is tried first; products
-// go forwards, and come last, because they take over activations that were
-// recognised before.
+// node of a pattern backwards, so that the longest match is tried first;
+// products go forwards, and come last, because they take over activations that
+// were recognised before.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,7 +31,8 @@ namespace {
 struct Recognize : public concord::impl::CommRecognizeBase<Recognize> {
   using CommRecognizeBase::CommRecognizeBase;
 
-  void forEach(bool backwards, llvm::function_ref<void(Rewrite &, NodeOp)> visit) {
+  void forEach(bool backwards,
+               llvm::function_ref<void(Rewrite &, NodeOp)> visit) {
     SmallVector<NodeOp> nodes;
     getOperation().walk([&](NodeOp op) {
       if (op.getNumResults() == 1)
@@ -53,7 +54,8 @@ struct Recognize : public concord::impl::CommRecognizeBase<Recognize> {
         ++numActivations;
     });
     // Forwards: the view of a rotated query ends at the rotation.
-    forEach(false, [&](Rewrite &rewrite, NodeOp op) { recognizeRotary(rewrite, op); });
+    forEach(false,
+            [&](Rewrite &rewrite, NodeOp op) { recognizeRotary(rewrite, op); });
     forEach(false, [&](Rewrite &rewrite, NodeOp op) {
       numAttentions += recognizeAttention(rewrite, op);
     });

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The nodes that comm-recognize makes already carry the strides; what is left is
-// the mask's.
+// The nodes that comm-recognize makes already carry the strides; what is left
+// is the mask's.
 //
 //===----------------------------------------------------------------------===//
 

@@ -37,8 +37,8 @@ bool windowOf(Context &context, ArrayRef<int64_t> kernel, bool hasDilations,
   };
   w.kernel.assign(kernel.begin(), kernel.end());
   w.strides = ints("strides", rank, 1);
-  w.dilations = hasDilations ? ints("dilations", rank, 1)
-                             : SmallVector<int64_t>(rank, 1);
+  w.dilations =
+      hasDilations ? ints("dilations", rank, 1) : SmallVector<int64_t>(rank, 1);
   w.pads = ints("pads", 2 * rank, 0);
   if (w.strides.size() != rank || w.dilations.size() != rank ||
       w.pads.size() != 2 * rank)
@@ -51,8 +51,9 @@ bool windowOf(Context &context, ArrayRef<int64_t> kernel, bool hasDilations,
       return false;
     if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
       int64_t in = x[2 + i], out = (in + w.strides[i] - 1) / w.strides[i];
-      int64_t total = std::max<int64_t>(
-          0, (out - 1) * w.strides[i] + (w.kernel[i] - 1) * w.dilations[i] + 1 - in);
+      int64_t total =
+          std::max<int64_t>(0, (out - 1) * w.strides[i] +
+                                   (w.kernel[i] - 1) * w.dilations[i] + 1 - in);
       w.pads[i] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
       w.pads[rank + i] = total - w.pads[i];
     }
@@ -71,8 +72,11 @@ int64_t extent(const Window &w, const onnx::Shape &x, size_t i) {
 
 void describeWindow(Describe &describe, const Window &w, const onnx::Shape &x,
                     DType type) {
-  describe.list("x", x).list("kernel", w.kernel).list("strides", w.strides)
-      .list("dilations", w.dilations).list("pads", w.pads)
+  describe.list("x", x)
+      .list("kernel", w.kernel)
+      .list("strides", w.strides)
+      .list("dilations", w.dilations)
+      .list("pads", w.pads)
       .set("dtype", lower(type));
 }
 
@@ -119,8 +123,9 @@ Results lowerPool(Context &context) {
   RankedTensorType type = context.resultType();
   bool global = StringRef(name).starts_with("Global");
   bool max = StringRef(name).ends_with("MaxPool");
-  if (context.op.getNumResults() != 1 || context.bound.view.outputs.size() != 1 ||
-      x.size() < 3 || x.size() > 5 || type.getNumElements() == 0)
+  if (context.op.getNumResults() != 1 ||
+      context.bound.view.outputs.size() != 1 || x.size() < 3 || x.size() > 5 ||
+      type.getNumElements() == 0)
     return SmallVector<Value>();
   std::vector<int64_t> kernel(x.begin() + 2, x.end());
   if (!global)
@@ -139,6 +144,39 @@ Results lowerPool(Context &context) {
                      : !global && node.intAttr("count_include_pad", 0)
                          ? "average_with_pad"
                          : "average");
+  return makeKernel(context, describe.str(), {context.operand(0)}, type);
+}
+
+/// Means and maxima over trailing dimensions: pooling of whole rows.
+Results lowerReduction(Context &context) {
+  const onnx::Node &node = context.bound.node;
+  const onnx::Shape &x = context.bound.view.inputs[0].shape;
+  RankedTensorType type = context.resultType();
+  std::vector<int64_t> axes = node.intsAttr("axes");
+  if (context.bound.view.hasInput(1)) {
+    if (!context.bound.view.constants[1])
+      return SmallVector<Value>();
+    axes = context.bound.view.constants[1]->ints();
+  }
+  int64_t rank = x.size(), count = axes.size(), rows = 1, cols = 1;
+  if (count == 0 || count > rank || type.getNumElements() == 0)
+    return SmallVector<Value>();
+  for (int64_t &axis : axes)
+    axis += axis < 0 ? rank : 0;
+  llvm::sort(axes);
+  for (int64_t i = 0; i < rank; ++i) {
+    if (i >= rank - count && axes[i - (rank - count)] != i)
+      return SmallVector<Value>();
+    (i < rank - count ? rows : cols) *= x[i];
+  }
+  // The longest window that the kernel takes.
+  if (cols < 1 || cols > 1 << 20 || type.getNumElements() != rows)
+    return SmallVector<Value>();
+  Describe describe("pool");
+  describe.list("x", {1, rows, cols})
+      .list("kernel", {cols})
+      .set("dtype", lower(context.dtype()))
+      .set("op", context.name() == "ReduceMax" ? "max" : "average");
   return makeKernel(context, describe.str(), {context.operand(0)}, type);
 }
 

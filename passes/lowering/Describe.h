@@ -65,8 +65,8 @@ inline bool isFloating(DType type) {
          type == DType::F64;
 }
 
-/// `weight` packed for the kernel of `describe`, which then says so; or `weight`
-/// itself, when it is not a parameter or the kernel does not pack.
+/// `weight` packed for the kernel of `describe`, which then says so; or
+/// `weight` itself, when it is not a parameter or the kernel does not pack.
 mlir::Value packed(Context &context, Describe &describe, mlir::Value weight);
 
 Results lowerSoftmax(Context &context);
@@ -75,8 +75,11 @@ Results lowerTranspose(Context &context);
 Results lowerGatherRows(Context &context);
 Results lowerConv(Context &context);
 Results lowerPool(Context &context);
+Results lowerReduction(Context &context);
 Results lowerAttention(Context &context);
 Results lowerRotary(Context &context);
+Results lowerFunction(Context &context);
+Results lowerPower(Context &context);
 
 } // namespace concord::lowering
 

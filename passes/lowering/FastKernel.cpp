@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Which node goes to which family of fast kernels, and matrix products with their
-// epilogues. docs/kernels.md lists the keys of the descriptions.
+// Which node goes to which family of fast kernels, and matrix products with
+// their epilogues. docs/kernels.md lists the keys of the descriptions.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,8 +35,8 @@ struct Product {
 };
 
 /// Strides of the batch dimensions of `shape` within the broadcast `batch`.
-SmallVector<int64_t> batchStrides(ArrayRef<int64_t> shape, ArrayRef<int64_t> batch,
-                                  int64_t matrix) {
+SmallVector<int64_t> batchStrides(ArrayRef<int64_t> shape,
+                                  ArrayRef<int64_t> batch, int64_t matrix) {
   SmallVector<int64_t> strides(batch.size(), 0);
   int64_t stride = matrix;
   int64_t rank = shape.size() - 2;
@@ -52,8 +52,10 @@ Results emitProduct(Context &context, Product &p, RankedTensorType resultType) {
   Describe describe("gemm");
   describe.set("m", p.m).set("n", p.n).set("k", p.k).set("dtype", lower(type));
   if (!p.batch.empty())
-    describe.list("batch", p.batch).list("astrides", p.aStrides)
-        .list("bstrides", p.bStrides).list("cstrides", p.cStrides);
+    describe.list("batch", p.batch)
+        .list("astrides", p.aStrides)
+        .list("bstrides", p.bStrides)
+        .list("cstrides", p.cStrides);
   if (p.transA)
     describe.set("transa", 1);
   if (p.transB)
@@ -224,10 +226,15 @@ Results lowerFastKernel(Context &context) {
       {"MaxPool", &lowerPool},
       {"AveragePool", &lowerPool},
       {"GlobalAveragePool", &lowerPool},
-      {"GlobalMaxPool", &lowerPool}};
+      {"GlobalMaxPool", &lowerPool},
+      {"ReduceMean", &lowerReduction},
+      {"ReduceMax", &lowerReduction},
+      {"Pow", &lowerPower}};
   const auto &table = standard ? standards : fused;
   auto it = table.find(name);
-  return it == table.end() ? SmallVector<Value>() : it->second(context);
+  if (it != table.end())
+    return it->second(context);
+  return standard ? lowerFunction(context) : SmallVector<Value>();
 }
 
 } // namespace concord::lowering

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What works on rows of contiguous elements. Nodes in a form that the kernels do
-// not take (softmax over an inner axis, a scale that broadcasts) are left to the
-// generic kernels.
+// What works on rows of contiguous elements. Nodes in a form that the kernels
+// do not take (softmax over an inner axis, a scale that broadcasts) are left to
+// the generic kernels.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,8 +56,9 @@ Results lowerNorm(Context &context) {
   int64_t rank = type.getRank();
   int64_t axis = node.intAttr("axis", -1);
   axis += axis < 0 ? rank : 0;
-  if (context.op.getNumResults() != 1 || context.bound.view.outputs.size() != 1 ||
-      axis < 0 || axis >= rank || type.getNumElements() == 0)
+  if (context.op.getNumResults() != 1 ||
+      context.bound.view.outputs.size() != 1 || axis < 0 || axis >= rank ||
+      type.getNumElements() == 0)
     return SmallVector<Value>();
   ArrayRef<int64_t> inner = type.getShape().drop_front(axis);
   Value gamma = context.operand(1), beta = rms ? Value() : context.operand(2);
@@ -100,6 +101,9 @@ Results lowerTranspose(Context &context) {
   }
   if (static_cast<int64_t>(perm.size()) != rank || type.getNumElements() == 0)
     return SmallVector<Value>();
+  for (int64_t p : perm)
+    if (p < 0 || p >= rank)
+      return SmallVector<Value>();
   // Only dimensions of one element change their place: a reshape.
   int64_t last = -1;
   bool moves = false;
@@ -114,7 +118,9 @@ Results lowerTranspose(Context &context) {
   if (rank > 12)
     return SmallVector<Value>();
   Describe describe("transpose");
-  describe.set("dtype", lower(context.dtype())).list("shape", shape).list("perm", perm);
+  describe.set("dtype", lower(context.dtype()))
+      .list("shape", shape)
+      .list("perm", perm);
   return makeKernel(context, describe.str(), {x}, type);
 }
 
@@ -124,7 +130,8 @@ Results lowerGatherRows(Context &context) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(table.getType()).getShape();
   DType itype = context.dtype(1);
   if (context.bound.node.intAttr("axis", 0) != 0 || shape.empty() ||
-      type.getNumElements() == 0 || (itype != DType::I64 && itype != DType::I32))
+      type.getNumElements() == 0 ||
+      (itype != DType::I64 && itype != DType::I32))
     return SmallVector<Value>();
   Describe describe("gather_rows");
   describe.set("rows", shape[0])

@@ -78,7 +78,8 @@ StringRef geluGate(Value value, Value y, Cover &cover) {
 } // namespace
 
 bool recognizeActivation(Rewrite &rewrite, NodeOp root) {
-  if (!isNode(root, "Mul") || !isFloat(typeOf(root.getResult(0)).getElementType()))
+  if (!isNode(root, "Mul") ||
+      !isFloat(typeOf(root.getResult(0)).getElementType()))
     return false;
   RankedTensorType type = typeOf(root.getResult(0));
   Cover cover;
@@ -91,8 +92,9 @@ bool recognizeActivation(Rewrite &rewrite, NodeOp root) {
     StringRef approximate = geluGate(gate, y, inner);
     if (!approximate.empty() && factors.coefficient == 0.5 &&
         inner.closed(root)) {
-      NodeOp made = rewrite.make(root, "Gelu", "", 20, {y},
-                                 {rewrite.attr("approximate", approximate)}, {type});
+      NodeOp made =
+          rewrite.make(root, "Gelu", "", 20, {y},
+                       {rewrite.attr("approximate", approximate)}, {type});
       rewrite.replace(root, made.getResult(0));
       return true;
     }

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // softmax(scale Q K^T + mask) V, spelled out or as ONNX's own operator, becomes
-// one node that reads and writes [batch, positions, heads, width] by strides, so
-// that the transposes around it go away, as do the copies of grouped keys and
-// values. Rotary positions likewise.
+// one node that reads and writes [batch, positions, heads, width] by strides,
+// so that the transposes around it go away, as do the copies of grouped keys
+// and values. Rotary positions likewise.
 //
 //===----------------------------------------------------------------------===//
 
@@ -78,8 +78,9 @@ bool parseScores(Value value, Scores &s) {
       if (!fill || *fill > -1e4 || s.causal || visible.getType() != type ||
           s.scale != 1)
         continue;
-      if (!isCausal(operandAt(op, 0), inverted, type.getShape()[type.getRank() - 2],
-                    type.getShape().back(), s.offset))
+      if (!isCausal(operandAt(op, 0), inverted,
+                    type.getShape()[type.getRank() - 2], type.getShape().back(),
+                    s.offset))
         continue;
       s.causal = true;
       s.cover.add(op);
@@ -88,7 +89,8 @@ bool parseScores(Value value, Scores &s) {
     return false;
   }
   if (auto scalar = withScalar(op)) {
-    bool division = isNode(op, "Div") && !scalar->scalarFirst && scalar->scalar != 0;
+    bool division =
+        isNode(op, "Div") && !scalar->scalarFirst && scalar->scalar != 0;
     if (!division && !isNode(op, "Mul"))
       return false;
     s.scale *= division ? 1 / scalar->scalar : scalar->scalar;
@@ -116,8 +118,8 @@ bool maskFits(Value mask, Type element, int64_t rank) {
   if (!mask)
     return true;
   RankedTensorType type = typeOf(mask);
-  return type.getRank() <= rank &&
-         (type.getElementType() == element || type.getElementType().isInteger(1));
+  return type.getRank() <= rank && (type.getElementType() == element ||
+                                    type.getElementType().isInteger(1));
 }
 
 bool takes(Type element) {
@@ -158,13 +160,16 @@ bool make(Rewrite &rewrite, NodeOp root, const Block &a, const Cover &cover) {
       last = next;
       out = {a.sq * a.h * a.dv, a.dv, a.h * a.dv};
     }
-  auto array = [](const HeadView &view) { return ArrayRef<int64_t>(view.strides); };
+  auto array = [](const HeadView &view) {
+    return ArrayRef<int64_t>(view.strides);
+  };
   NodeOp made = rewrite.make(
       last, "FusedAttention", "concord", 1, {q->base, k->base, v->base, a.mask},
       {rewrite.attr("b", a.b), rewrite.attr("causal", int64_t(a.causal)),
        rewrite.attr("d", a.d), rewrite.attr("dv", a.dv), rewrite.attr("h", a.h),
        rewrite.attr("hkv", k->heads), rewrite.attr("kstrides", array(*k)),
-       rewrite.attr("offset", a.offset), rewrite.attr("ostrides", ArrayRef<int64_t>(out)),
+       rewrite.attr("offset", a.offset),
+       rewrite.attr("ostrides", ArrayRef<int64_t>(out)),
        rewrite.attr("qstrides", array(*q)),
        rewrite.attr("scale", a.scale * q->scale * k->scale),
        rewrite.attr("sk", a.sk), rewrite.attr("sq", a.sq),
@@ -191,7 +196,8 @@ bool spelledOut(Rewrite &rewrite, NodeOp root) {
   NodeOp softmax = definedBy(p, "Softmax");
   if ((rank != 3 && rank != 4) || !softmax || !takes(type.getElementType()) ||
       type.getNumElements() == 0 || typeOf(p).getNumElements() == 0 ||
-      typeOf(p).getRank() != rank || typeOf(v).getRank() != rank || !p.hasOneUse())
+      typeOf(p).getRank() != rank || typeOf(v).getRank() != rank ||
+      !p.hasOneUse())
     return false;
   int64_t axis = intAttr(softmax, "axis", softmax.getOpset() < 13 ? 1 : -1);
   if (axis != -1 && axis != rank - 1)
@@ -278,9 +284,9 @@ bool standard(Rewrite &rewrite, NodeOp root) {
   if (a.scale == 0)
     a.scale = 1 / std::sqrt(double(a.d));
   a.causal = intAttr(root, "is_causal", 0);
-  a.outStrides = rank == 4
-                     ? SmallVector<int64_t>{a.h * a.sq * a.dv, a.sq * a.dv, a.dv}
-                     : SmallVector<int64_t>{a.sq * a.h * a.dv, a.dv, a.h * a.dv};
+  a.outStrides =
+      rank == 4 ? SmallVector<int64_t>{a.h * a.sq * a.dv, a.sq * a.dv, a.dv}
+                : SmallVector<int64_t>{a.sq * a.h * a.dv, a.dv, a.h * a.dv};
   Cover cover;
   cover.add(root);
   return make(rewrite, root, a, cover);
@@ -292,11 +298,13 @@ bool standard(Rewrite &rewrite, NodeOp root) {
 
 /// Whether the second half of every row repeats the first.
 bool repeatsHalves(Value value, unsigned depth = 0) {
-  int64_t width = typeOf(value).getShape().empty() ? 0 : typeOf(value).getShape().back();
+  int64_t width =
+      typeOf(value).getShape().empty() ? 0 : typeOf(value).getShape().back();
   if (width == 0 || width % 2 || depth > 8)
     return false;
   if (auto data = constantData(value, /*weights=*/true)) {
-    size_t half = data->type.numBytes() / data->type.numElements() * (width / 2);
+    size_t half =
+        data->type.numBytes() / data->type.numElements() * (width / 2);
     for (size_t at = 0; at < data->bytes.size(); at += 2 * half)
       if (!std::equal(data->bytes.begin() + at, data->bytes.begin() + at + half,
                       data->bytes.begin() + at + half))
@@ -304,8 +312,8 @@ bool repeatsHalves(Value value, unsigned depth = 0) {
     return true;
   }
   auto op = value.getDefiningOp<NodeOp>();
-  for (StringRef name : {"Unsqueeze", "Reshape", "Squeeze", "Identity", "Cos", "Sin",
-                         "Cast"})
+  for (StringRef name :
+       {"Unsqueeze", "Reshape", "Squeeze", "Identity", "Cos", "Sin", "Cast"})
     if (isNode(op, name))
       return typeOf(operandAt(op, 0)).getRank() > 0 &&
              typeOf(operandAt(op, 0)).getShape().back() == width &&
@@ -335,7 +343,8 @@ Value lastSlice(Value value, int64_t from, int64_t to, Cover &cover) {
     starts = intsOf(operand);
     ends = intsOf(operandAt(op, 2));
     axes = operandAt(op, 3) ? intsOf(operandAt(op, 3)) : std::nullopt;
-    if (Value steps = operandAt(op, 4); steps && intsOf(steps) != SmallVector<int64_t>{1})
+    if (Value steps = operandAt(op, 4);
+        steps && intsOf(steps) != SmallVector<int64_t>{1})
       return {};
   }
   if (!starts || !ends || !axes || starts->size() != 1 || axes->size() != 1 ||
@@ -351,7 +360,8 @@ Value lastSlice(Value value, int64_t from, int64_t to, Cover &cover) {
 }
 
 /// cos or sin as rows over batch and positions.
-bool tableView(Value value, int64_t b, int64_t s, int64_t width, HeadView &out) {
+bool tableView(Value value, int64_t b, int64_t s, int64_t width,
+               HeadView &out) {
   RankedTensorType type = typeOf(value);
   if (type.getRank() != 4 || type.getDimSize(1) != 1 ||
       type.getDimSize(2) != s || type.getDimSize(3) != width ||
@@ -364,10 +374,10 @@ bool tableView(Value value, int64_t b, int64_t s, int64_t width, HeadView &out) 
   return true;
 }
 
-bool makeRotary(Rewrite &rewrite, NodeOp root, Value cos, Value sin, Value positions,
-                const HeadView &x, ArrayRef<int64_t> sizes, ArrayRef<int64_t> ys,
-                ArrayRef<int64_t> tableStrides, int64_t tableRows, int64_t rotary,
-                int64_t interleaved) {
+bool makeRotary(Rewrite &rewrite, NodeOp root, Value cos, Value sin,
+                Value positions, const HeadView &x, ArrayRef<int64_t> sizes,
+                ArrayRef<int64_t> ys, ArrayRef<int64_t> tableStrides,
+                int64_t tableRows, int64_t rotary, int64_t interleaved) {
   // The kernel's order of strides is batch, positions, heads.
   int64_t xs[3] = {x.strides[0], x.strides[2], x.strides[1]};
   NodeOp made = rewrite.make(
@@ -377,7 +387,8 @@ bool makeRotary(Rewrite &rewrite, NodeOp root, Value cos, Value sin, Value posit
        rewrite.attr("rotary", rotary), rewrite.attr("s", sizes[2]),
        rewrite.attr("tablerows", tableRows),
        rewrite.attr("tablestrides", tableStrides),
-       rewrite.attr("xstrides", ArrayRef<int64_t>(xs)), rewrite.attr("ystrides", ys)},
+       rewrite.attr("xstrides", ArrayRef<int64_t>(xs)),
+       rewrite.attr("ystrides", ys)},
       {root.getResult(0).getType()});
   rewrite.replace(root, made.getResult(0));
   return true;
@@ -412,7 +423,8 @@ bool spelledOutRotary(Rewrite &rewrite, NodeOp root) {
       int64_t which = operandAt(straight, 0) == x ? 0 : 1;
       if (operandAt(straight, which) != x || !cover.closed(root))
         continue;
-      Value cos = operandAt(straight, 1 - which), sin = operandAt(turned, 1 - j);
+      Value cos = operandAt(straight, 1 - which),
+            sin = operandAt(turned, 1 - j);
       HeadView c, s;
       auto from = headView(View::of(x));
       if (!from || from->scale != 1 || from->heads != sizes[1] ||
@@ -421,9 +433,10 @@ bool spelledOutRotary(Rewrite &rewrite, NodeOp root) {
           c.strides[0] != s.strides[0] || c.strides[2] != s.strides[2] ||
           !repeatsHalves(cos) || !repeatsHalves(sin))
         continue;
-      return makeRotary(rewrite, root, c.base, s.base, Value(), *from, sizes,
-                        {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[2] * sizes[3]},
-                        {c.strides[0], c.strides[2]}, 0, sizes[3], 0);
+      return makeRotary(
+          rewrite, root, c.base, s.base, Value(), *from, sizes,
+          {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[2] * sizes[3]},
+          {c.strides[0], c.strides[2]}, 0, sizes[3], 0);
     }
   }
   return false;
@@ -432,8 +445,8 @@ bool spelledOutRotary(Rewrite &rewrite, NodeOp root) {
 /// ONNX's RotaryEmbedding.
 bool standardRotary(Rewrite &rewrite, NodeOp root) {
   RankedTensorType type = typeOf(root.getResult(0));
-  Value x = operandAt(root, 0), cos = operandAt(root, 1), sin = operandAt(root, 2),
-        positions = operandAt(root, 3);
+  Value x = operandAt(root, 0), cos = operandAt(root, 1),
+        sin = operandAt(root, 2), positions = operandAt(root, 3);
   int64_t rank = type.getRank();
   if (!takes(type.getElementType()) || type.getNumElements() == 0 ||
       (rank != 3 && rank != 4) || cos.getType() != sin.getType() ||
@@ -448,7 +461,10 @@ bool standardRotary(Rewrite &rewrite, NodeOp root) {
     if (heads < 1 || sizes[2] % heads)
       return false;
     int64_t s = sizes[1], hidden = sizes[2], width = hidden / heads;
-    view.dims = {{{sizes[0], s * hidden}}, {{heads, width}}, {{s, hidden}}, {{width, 1}}};
+    view.dims = {{{sizes[0], s * hidden}},
+                 {{heads, width}},
+                 {{s, hidden}},
+                 {{width, 1}}};
     sizes = {sizes[0], heads, s, width};
     ys = {s * hidden, hidden, width};
   }
@@ -457,8 +473,10 @@ bool standardRotary(Rewrite &rewrite, NodeOp root) {
   ArrayRef<int64_t> table = typeOf(cos).getShape();
   if (rotary % 2 || rotary > sizes[3] || table.back() != rotary / 2)
     return false;
-  if (positions ? (table.size() != 2 || !typeOf(positions).getElementType().isInteger(64) ||
-                   typeOf(positions).getShape() != ArrayRef<int64_t>{sizes[0], sizes[2]})
+  if (positions ? (table.size() != 2 ||
+                   !typeOf(positions).getElementType().isInteger(64) ||
+                   typeOf(positions).getShape() !=
+                       ArrayRef<int64_t>{sizes[0], sizes[2]})
                 : table != ArrayRef<int64_t>{sizes[0], sizes[2], rotary / 2})
     return false;
   auto from = headView(view);
@@ -466,7 +484,8 @@ bool standardRotary(Rewrite &rewrite, NodeOp root) {
     return false;
   return makeRotary(rewrite, root, cos, sin, positions, *from, sizes, ys,
                     {positions ? 0 : sizes[2] * rotary / 2, rotary / 2},
-                    positions ? table[0] : 0, rotary, intAttr(root, "interleaved", 0));
+                    positions ? table[0] : 0, rotary,
+                    intAttr(root, "interleaved", 0));
 }
 
 } // namespace

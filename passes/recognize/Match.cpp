@@ -13,16 +13,34 @@
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "llvm/ADT/StringSwitch.h"
+
 #include <cmath>
 
 using namespace mlir;
 
 namespace concord::recognize {
 
+/// Operands that every node of an operator has. IR may be written by hand, so
+/// what the reader of models has checked need not hold here.
+static int64_t leastOperands(StringRef name) {
+  return llvm::StringSwitch<int64_t>(name)
+      .Cases({"Add", "Sub", "Mul", "Div", "Pow", "MatMul", "Gemm", "Reshape",
+              "Expand", "Gather", "Conv"},
+             2)
+      .Cases({"Where", "Attention", "RotaryEmbedding"}, 3)
+      .Case("BatchNormalization", 5)
+      .Default(1);
+}
+
 bool isNode(NodeOp op, StringRef name) {
-  return op && op.getOp() == name && op.getNumResults() == 1 &&
-         (!op.getDomain() || op.getDomain()->empty() ||
-          *op.getDomain() == "ai.onnx");
+  if (!op || op.getOp() != name || op.getNumResults() != 1 ||
+      (op.getDomain() && !op.getDomain()->empty() &&
+       *op.getDomain() != "ai.onnx"))
+    return false;
+  int64_t least = leastOperands(name);
+  return static_cast<int64_t>(op.getOperands().size()) >= least &&
+         op.operandPosition(least - 1) == least - 1;
 }
 
 NodeOp definedBy(Value value, StringRef name) {
@@ -88,7 +106,8 @@ std::optional<SmallVector<int64_t>> intsOf(Value value) {
 }
 
 std::optional<WithScalar> withScalar(NodeOp op) {
-  if (!op || op.getOperands().size() != 2 || op.getNumResults() != 1)
+  if (!op || op.getOperands().size() != 2 || op.getNumResults() != 1 ||
+      op.operandPosition(1) != 1)
     return std::nullopt;
   for (bool first : {false, true}) {
     Value other = op.getOperands()[first ? 1 : 0];
@@ -161,7 +180,8 @@ Factors factorise(Value value, Cover &cover, bool top) {
 
 NodeOp Rewrite::make(Operation *root, StringRef name, StringRef domain,
                      int64_t opset, ArrayRef<Value> operands,
-                     ArrayRef<NamedAttribute> attributes, ArrayRef<Type> types) {
+                     ArrayRef<NamedAttribute> attributes,
+                     ArrayRef<Type> types) {
   builder.setInsertionPoint(root);
   while (!operands.empty() && !operands.back())
     operands = operands.drop_back();
@@ -174,8 +194,9 @@ NodeOp Rewrite::make(Operation *root, StringRef name, StringRef domain,
     }
   bool absent = present.size() != operands.size();
   return NodeOp::create(
-      builder, root->getLoc(), TypeRange(types), builder.getStringAttr(name), present,
-      builder.getDictionaryAttr(attributes), builder.getI64IntegerAttr(opset),
+      builder, root->getLoc(), TypeRange(types), builder.getStringAttr(name),
+      present, builder.getDictionaryAttr(attributes),
+      builder.getI64IntegerAttr(opset),
       domain.empty() ? StringAttr() : builder.getStringAttr(domain),
       absent ? builder.getDenseI32ArrayAttr(positions) : DenseI32ArrayAttr(),
       DenseI32ArrayAttr(),

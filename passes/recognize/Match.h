@@ -26,7 +26,8 @@ namespace concord::recognize {
 
 using onnxir::NodeOp;
 
-/// The node of ONNX's own domain and of that name that defines `value`, or null.
+/// The node of ONNX's own domain and of that name that defines `value`, or
+/// null.
 NodeOp definedBy(mlir::Value value, llvm::StringRef name);
 bool isNode(NodeOp op, llvm::StringRef name);
 
@@ -48,8 +49,8 @@ std::optional<double> scalarOf(mlir::Value value);
 /// The data of an integer constant.
 std::optional<llvm::SmallVector<int64_t>> intsOf(mlir::Value value);
 
-/// A binary node of which one operand is a scalar constant, the other having the
-/// result's type.
+/// A binary node of which one operand is a scalar constant, the other having
+/// the result's type.
 struct WithScalar {
   mlir::Value value;
   double scalar = 0;
@@ -93,8 +94,9 @@ public:
   bool erased(mlir::Operation *op) const { return gone.contains(op); }
 
   /// `operands` has null entries for absent ones; they must dominate `root`.
-  NodeOp make(mlir::Operation *root, llvm::StringRef name, llvm::StringRef domain,
-              int64_t opset, llvm::ArrayRef<mlir::Value> operands,
+  NodeOp make(mlir::Operation *root, llvm::StringRef name,
+              llvm::StringRef domain, int64_t opset,
+              llvm::ArrayRef<mlir::Value> operands,
               llvm::ArrayRef<mlir::NamedAttribute> attributes,
               llvm::ArrayRef<mlir::Type> types);
 
@@ -116,6 +118,7 @@ public:
   }
 
   mlir::OpBuilder builder;
+  int64_t serial = 0; ///< tells parameters apart that are made here
 
 private:
   void eraseUnused(mlir::Operation *op);

@@ -81,7 +81,8 @@ std::optional<Deviation> deviation(Value value, Cover &cover) {
 }
 
 /// numerator / deviation in any of the ways to write it.
-std::optional<Deviation> normalised(Value value, Value &numerator, Cover &cover) {
+std::optional<Deviation> normalised(Value value, Value &numerator,
+                                    Cover &cover) {
   if (NodeOp div = definedBy(value, "Div")) {
     numerator = operandAt(div, 0);
     cover.add(div);
@@ -155,10 +156,11 @@ bool layerNorm(Rewrite &rewrite, NodeOp root, Value scaled, Value beta,
       inner.add(op);
     if (!inner.closed(root))
       continue;
-    NodeOp made = rewrite.make(
-        root, "LayerNormalization", "", 17, {x, gamma, beta},
-        {rewrite.attr("axis", -norm->axes), rewrite.attr("epsilon", norm->epsilon)},
-        {type});
+    NodeOp made =
+        rewrite.make(root, "LayerNormalization", "", 17, {x, gamma, beta},
+                     {rewrite.attr("axis", -norm->axes),
+                      rewrite.attr("epsilon", norm->epsilon)},
+                     {type});
     rewrite.replace(root, made.getResult(0));
     return true;
   }
@@ -175,10 +177,10 @@ bool rmsNorm(Rewrite &rewrite, NodeOp root) {
     if (!norm || norm->of != x || x.getType() != type ||
         !isAffine(gamma, type, norm->axes) || !cover.closed(root))
       continue;
-    NodeOp made = rewrite.make(
-        root, "RMSNormalization", "", 23, {x, gamma},
-        {rewrite.attr("axis", -norm->axes), rewrite.attr("epsilon", norm->epsilon)},
-        {type});
+    NodeOp made = rewrite.make(root, "RMSNormalization", "", 23, {x, gamma},
+                               {rewrite.attr("axis", -norm->axes),
+                                rewrite.attr("epsilon", norm->epsilon)},
+                               {type});
     rewrite.replace(root, made.getResult(0));
     return true;
   }
@@ -195,7 +197,8 @@ bool recognizeNorm(Rewrite &rewrite, NodeOp root) {
   cover.add(root);
   if (isNode(root, "Add")) {
     for (int64_t i : {0, 1})
-      if (layerNorm(rewrite, root, operandAt(root, 1 - i), operandAt(root, i), cover))
+      if (layerNorm(rewrite, root, operandAt(root, 1 - i), operandAt(root, i),
+                    cover))
         return true;
     return false;
   }

@@ -25,7 +25,7 @@ namespace {
 
 /// The operations after a product, as far as its kernel takes them over.
 struct Epilogue {
-  Operation *last;  ///< whose result the kernel writes
+  Operation *last; ///< whose result the kernel writes
   Value bias, residual;
   StringRef act = "none";
   double alpha = 1;
@@ -35,7 +35,8 @@ struct Epilogue {
   Value value() const { return last->getResult(0); }
   RankedTensorType type() const { return typeOf(value()); }
   NodeOp user() const {
-    return value().hasOneUse() ? dyn_cast<NodeOp>(*value().user_begin()) : NodeOp();
+    return value().hasOneUse() ? dyn_cast<NodeOp>(*value().user_begin())
+                               : NodeOp();
   }
   void take(Operation *op) {
     last = op;
@@ -76,7 +77,8 @@ bool isRow(Value value, int64_t n) {
 void followProduct(Epilogue &e, int64_t n, bool mayReshape) {
   while (NodeOp user = e.user()) {
     Value other;
-    if (mayReshape && isNode(user, "Reshape") && operandAt(user, 0) == e.value() &&
+    if (mayReshape && isNode(user, "Reshape") &&
+        operandAt(user, 0) == e.value() &&
         typeOf(user.getResult(0)).getRank() >= 1 &&
         typeOf(user.getResult(0)).getShape().back() == n) {
       e.last = user;
@@ -118,11 +120,14 @@ unsigned recognizeProduct(Rewrite &rewrite, NodeOp root) {
     return 0;
   int64_t n = type.getShape().back();
   Epilogue e(root);
-  bool transB = false;
+  bool transB = gemm && intAttr(root, "transB", 0);
+  ArrayRef<int64_t> last = typeOf(b).getShape().take_back(2);
+  if (n != last[transB ? 0 : 1] ||
+      typeOf(a).getShape().back() != last[transB ? 1 : 0])
+    return 0;
   if (gemm) {
     if (intAttr(root, "transA", 0) || realAttr(root, "beta", 1.0) != 1.0)
       return 0;
-    transB = intAttr(root, "transB", 0);
     e.alpha = realAttr(root, "alpha", 1.0);
     if (Value c = operandAt(root, 2)) {
       if (!isRow(c, n))
@@ -131,24 +136,28 @@ unsigned recognizeProduct(Rewrite &rewrite, NodeOp root) {
     }
   }
   unsigned before = 0;
-  if (typeOf(b).getRank() == 2 && !transB)
-    if (NodeOp transpose = definedBy(b, "Transpose")) {
-      auto perm = intsAttr(transpose, "perm");
-      if (!perm || *perm == SmallVector<int64_t>{1, 0}) {
-        b = operandAt(transpose, 0);
-        transB = true;
-        ++before;
-      }
+  if (NodeOp transpose = definedBy(b, "Transpose"); transpose && !transB) {
+    // A transpose of the last two dimensions is read in place.
+    auto perm = intsAttr(transpose, "perm");
+    int64_t rank = typeOf(b).getRank();
+    bool swaps = perm ? static_cast<int64_t>(perm->size()) == rank : rank == 2;
+    for (int64_t i = 0; swaps && perm && i < rank; ++i)
+      swaps = (*perm)[i] == (i < rank - 2 ? i : 2 * rank - 3 - i);
+    if (swaps) {
+      b = operandAt(transpose, 0);
+      transB = true;
+      ++before;
     }
+  }
   // With batches of B, a row of the result is still a row, but only in place.
   followProduct(e, n, typeOf(b).getRank() == 2);
   if (e.folded + before == 0)
     return 0;
-  NodeOp made = rewrite.make(e.last, "FusedMatMul", "concord", 1,
-                             {a, b, e.bias, e.residual},
-                             {rewrite.attr("act", e.act), rewrite.attr("alpha", e.alpha),
-                              rewrite.attr("transB", int64_t(transB))},
-                             {e.type()});
+  NodeOp made = rewrite.make(
+      e.last, "FusedMatMul", "concord", 1, {a, b, e.bias, e.residual},
+      {rewrite.attr("act", e.act), rewrite.attr("alpha", e.alpha),
+       rewrite.attr("transB", int64_t(transB))},
+      {e.type()});
   rewrite.replace(e.last, made.getResult(0));
   return e.folded + before;
 }
@@ -168,8 +177,8 @@ std::optional<onnx::Tensor> wholeData(Value value) {
     return std::nullopt;
   auto *dialect = value.getContext()->getLoadedDialect<comm::CommDialect>();
   std::string error;
-  auto section = dialect->getWeightStore().lookup(weight.getFile().str(),
-                                                  weight.getSection().str(), error);
+  auto section = dialect->getWeightStore().lookup(
+      weight.getFile().str(), weight.getSection().str(), error);
   if (!section)
     return std::nullopt;
   onnx::Tensor tensor;
@@ -193,15 +202,16 @@ ArrayAttr splitsOf(Value value) {
 Value makeWeight(Rewrite &rewrite, comm::WeightOp like, const std::string &name,
                  onnx::Tensor data, RankedTensorType type) {
   auto *dialect = like.getContext()->getLoadedDialect<comm::CommDialect>();
-  dialect->getWeightStore().add(like.getFile().str(), name, {data.bytes, data.owner});
+  dialect->getWeightStore().add(like.getFile().str(), name,
+                                {data.bytes, data.owner});
   OpBuilder &b = rewrite.builder;
   b.setInsertionPoint(like);
   DenseI64ArrayAttr global;
   if (like.getGlobalAttr())
     global = b.getDenseI64ArrayAttr(data.type.shape);
   return comm::WeightOp::create(b, like.getLoc(), type, b.getStringAttr(name),
-                                like.getFileAttr(), global, like.getSplitsAttr(),
-                                StringAttr(), TypeAttr());
+                                like.getFileAttr(), global,
+                                like.getSplitsAttr(), StringAttr(), TypeAttr());
 }
 
 /// Folds a batch normalisation of known parameters into weight and bias of the
@@ -220,7 +230,8 @@ bool foldBatchNorm(Rewrite &rewrite, NodeOp norm, Value &weight, Value &bias) {
   auto data = wholeData(weight);
   if (!data || data->type.shape.empty())
     return false;
-  int64_t m = data->type.shape[0], inner = data->type.numElements() / std::max<int64_t>(m, 1);
+  int64_t m = data->type.shape[0],
+          inner = data->type.numElements() / std::max<int64_t>(m, 1);
   std::optional<onnx::Tensor> parts[4]; // scale, shift, mean, variance
   for (int i = 0; i < 4; ++i) {
     Value operand = operandAt(norm, i + 1);
@@ -240,13 +251,16 @@ bool foldBatchNorm(Rewrite &rewrite, NodeOp norm, Value &weight, Value &bias) {
     for (int64_t j = 0; j < inner; ++j)
       to[i * inner + j] =
           static_cast<float>(data->floatAt(i * inner + j) * scale);
-    shiftTo[i] = static_cast<float>(parts[1]->floatAt(i) -
-                                    parts[2]->floatAt(i) * scale);
+    shiftTo[i] =
+        static_cast<float>(parts[1]->floatAt(i) - parts[2]->floatAt(i) * scale);
   }
   // The same weight may go into another convolution with another norm.
-  std::string name = w.getSection().str() + "*" + nodeName(norm.getLoc()).str();
-  bias = makeWeight(rewrite, w, name + ".bias", shift,
-                    RankedTensorType::get({type.getDimSize(0)}, type.getElementType()));
+  std::string name = w.getSection().str() + "*" +
+                     nodeName(norm.getLoc()).str() + "*" +
+                     std::to_string(rewrite.serial++);
+  bias = makeWeight(
+      rewrite, w, name + ".bias", shift,
+      RankedTensorType::get({type.getDimSize(0)}, type.getElementType()));
   weight = makeWeight(rewrite, w, name, folded, type);
   return true;
 }
@@ -273,10 +287,12 @@ unsigned recognizeConvolution(Rewrite &rewrite, NodeOp root) {
     e.takeActivation(user);
   if (!e.folded)
     return 0;
-  SmallVector<NamedAttribute> attributes(root.getAttrs().begin(), root.getAttrs().end());
+  SmallVector<NamedAttribute> attributes(root.getAttrs().begin(),
+                                         root.getAttrs().end());
   attributes.push_back(rewrite.attr("act", e.act));
-  NodeOp made = rewrite.make(e.last, "FusedConv", "concord", 1,
-                             {x, weight, e.bias, e.residual}, attributes, {e.type()});
+  NodeOp made =
+      rewrite.make(e.last, "FusedConv", "concord", 1,
+                   {x, weight, e.bias, e.residual}, attributes, {e.type()});
   rewrite.replace(e.last, made.getResult(0));
   return e.folded;
 }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Going back over a reshape changes nothing, since both sides are the same dense
-// memory. Going back over a transpose or a broadcast cuts every part of a
+// Going back over a reshape changes nothing, since both sides are the same
+// dense memory. Going back over a transpose or a broadcast cuts every part of a
 // dimension into parts that lie within one dimension of the result, and gives
 // each the stride that this dimension has on the other side.
 //
@@ -80,8 +80,7 @@ static bool cutAll(ArrayRef<ViewDim> from, ArrayRef<int64_t> shape,
     for (Stride part : parts) {
       if (part.extent == 1)
         continue;
-      if (!merged.empty() &&
-          merged.back().stride == part.stride * part.extent)
+      if (!merged.empty() && merged.back().stride == part.stride * part.extent)
         merged.back() = {merged.back().extent * part.extent, part.stride};
       else
         merged.push_back(part);
@@ -97,8 +96,12 @@ bool View::stepBack() {
   auto op = base.getDefiningOp<NodeOp>();
   if (!op)
     return false;
-  for (StringRef name : {"Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity"})
+  for (StringRef name :
+       {"Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity"})
     if (isNode(op, name)) {
+      if (typeOf(operandAt(op, 0)).getNumElements() !=
+          typeOf(base).getNumElements())
+        return false;
       base = operandAt(op, 0);
       return true;
     }
@@ -109,9 +112,17 @@ bool View::stepBack() {
     SmallVector<int64_t> dense = denseStrides(from), strides;
     if (isNode(op, "Transpose")) {
       auto perm = intsAttr(op, "perm");
-      for (size_t i = 0; i < shape.size(); ++i)
-        strides.push_back(dense[perm ? (*perm)[i] : shape.size() - 1 - i]);
+      if (from.size() != shape.size() || (perm && perm->size() != shape.size()))
+        return false;
+      for (size_t i = 0; i < shape.size(); ++i) {
+        size_t at = perm ? (*perm)[i] : shape.size() - 1 - i;
+        if (at >= from.size() || from[at] != shape[i])
+          return false;
+        strides.push_back(dense[at]);
+      }
     } else {
+      if (from.size() > shape.size())
+        return false;
       strides.assign(shape.size(), 0);
       size_t shift = shape.size() - from.size();
       for (size_t i = 0; i < from.size(); ++i)

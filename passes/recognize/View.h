@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Kernels that take strides need no transposed copies. A View describes the
-// dimensions that a kernel wants in terms of the memory of a value further back.
+// dimensions that a kernel wants in terms of the memory of a value further
+// back.
 //
 //===----------------------------------------------------------------------===//
 
@@ -33,8 +34,8 @@ struct View {
   /// All of `value`, dimension by dimension.
   static View of(mlir::Value value);
   /// Expresses the view in what `base` was made from: through reshapes,
-  /// transposes, broadcasts and, when nothing else uses it, a multiplication by a
-  /// constant. False, and unchanged, when that is not possible.
+  /// transposes, broadcasts and, when nothing else uses it, a multiplication by
+  /// a constant. False, and unchanged, when that is not possible.
   bool stepBack();
 };
 
@@ -49,7 +50,8 @@ struct HeadView {
   double scale = 1;
   Cover cover;
 };
-/// The furthest way back from a view of these four dimensions that has this form.
+/// The furthest way back from a view of these four dimensions that has this
+/// form.
 std::optional<HeadView> headView(View view);
 
 } // namespace concord::recognize

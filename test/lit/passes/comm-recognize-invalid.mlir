@@ -84,3 +84,17 @@ func.func @not_attention(%q: tensor<1x1x2x8xf32>, %k: tensor<1x1x8x2xf32>, %v: t
   %8 = onnx.node "MatMul"(%7, %v) {} opset(17) : (tensor<1x1x2x2xf32>, tensor<1x1x2x8xf32>) -> tensor<1x1x2x8xf32>
   return %4, %8 : tensor<1x1x2x8xf32>, tensor<1x1x2x8xf32>
 }
+
+// Nodes that no reader would let pass are left for others to refuse.
+// CHECK-LABEL: func.func @malformed
+// CHECK: onnx.node "Add"(%{{.*}}) {}
+// CHECK: onnx.node "Mul"() {}
+// CHECK: onnx.node "Transpose"(%{{.*}}) {perm = array<i64: 7, 0>}
+// CHECK: onnx.node "MatMul"
+func.func @malformed(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>) {
+  %0 = onnx.node "Add"(%x) {} opset(17) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = onnx.node "Mul"() {} opset(17) : () -> tensor<4x8xf32>
+  %2 = onnx.node "Transpose"(%x) {perm = array<i64: 7, 0>} opset(17) : (tensor<4x8xf32>) -> tensor<8x4xf32>
+  %3 = onnx.node "MatMul"(%x, %2) {} opset(17) : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  return %0, %1, %3 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x4xf32>
+}
