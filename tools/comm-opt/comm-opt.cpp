@@ -18,6 +18,7 @@
 #include "comm/Comm.h"
 #include "common/Artefact.h"
 #include "common/PlanBuilder.h"
+#include "import/HloImport.h"
 #include "onnx/Onnx.h"
 
 #include "mlir/IR/AsmState.h"
@@ -42,21 +43,25 @@ using namespace concord;
 
 static llvm::cl::OptionCategory category("Concord options");
 static llvm::cl::opt<std::string> inputFile(llvm::cl::Positional,
-                                            llvm::cl::desc("<input: .onnx, .mlir>"),
+                                            llvm::cl::desc("<input: .onnx, .hlo, .mlir>"),
                                             llvm::cl::init("-"));
 static llvm::cl::opt<std::string> outputFile("o", llvm::cl::desc("Output file"),
                                              llvm::cl::value_desc("FILE"),
                                              llvm::cl::init("-"));
 static llvm::cl::opt<std::string>
-    importAs("import", llvm::cl::desc("Read the input as onnx or mlir, whatever it looks like"),
+    importAs("import", llvm::cl::desc("Read the input as onnx, hlo or mlir, whatever it looks like"),
              llvm::cl::init(""), llvm::cl::cat(category));
 static llvm::cl::opt<std::string>
-    emit("emit", llvm::cl::desc("What to write: mlir (default), plan, obj, so"),
+    emit("emit", llvm::cl::desc("What to write: mlir (default), hlo, plan, obj, so"),
          llvm::cl::init("mlir"), llvm::cl::cat(category));
 static llvm::cl::opt<bool>
     summaryOption("comm-summary", llvm::cl::desc("Print collectives and bytes per domain, "
                                            "arena and certificate to standard error"),
             llvm::cl::init(false), llvm::cl::cat(category));
+
+static llvm::cl::list<std::string> pureCalls(
+    "hlo-pure-call", llvm::cl::desc("A custom call of an HLO module that computes only"),
+    llvm::cl::value_desc("TARGET,..."), llvm::cl::CommaSeparated, llvm::cl::cat(category));
 
 static llvm::cl::opt<bool>
     explainOption("explain", llvm::cl::desc("Print every decision with its reason to "
@@ -65,13 +70,15 @@ static llvm::cl::opt<bool>
 
 namespace {
 
-enum class Format { Mlir, Onnx };
+enum class Format { Mlir, Onnx, Hlo };
 
 /// ONNX files begin with field 1 (ir_version, a varint) and hold zero bytes;
 /// MLIR is text or MLIR bytecode.
 Format sniff(StringRef data) {
   if (data.starts_with("ML\xefR"))
     return Format::Mlir;
+  if (hlo::looksLikeHlo({data.data(), data.size()}))
+    return Format::Hlo;
   StringRef head = data.take_front(4096);
   bool binary = llvm::any_of(head, [](char c) {
     auto byte = static_cast<unsigned char>(c);
@@ -109,10 +116,12 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
   Format format = sniff(buffer->getBuffer());
   if (importAs == "onnx")
     format = Format::Onnx;
+  else if (importAs == "hlo")
+    format = Format::Hlo;
   else if (importAs == "mlir")
     format = Format::Mlir;
   else if (!importAs.empty()) {
-    (void)fail("--import takes onnx or mlir, not '" + importAs + "'");
+    (void)fail("--import takes onnx, hlo or mlir, not '" + importAs + "'");
     return {};
   } else if (StringRef(inputFile).ends_with(".onnx") && format != Format::Onnx) {
     (void)fail(inputFile + ": this is text, not an ONNX model");
@@ -133,6 +142,17 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
     import.world = options.world;
     import.groupTypes = options.groupTypes;
     return importOnnx(&context, models, inputFile, import);
+  }
+  if (format == Format::Hlo) {
+    HloImportOptions import;
+    import.world = options.world > 1 ? options.world : 0;
+    import.pureCalls = pureCalls;
+    try {
+      return importHlo(&context, hlo::parse(buffer->getBuffer().str(), inputFile), import);
+    } catch (const hlo::Error &error) {
+      (void)fail(error.what());
+      return {};
+    }
   }
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
@@ -193,6 +213,10 @@ LogicalResult writeOutput(ModuleOp module) {
     if (failed(plan))
       return failure();
     error = writeFile(outputFile, plan::toJson(*plan) + "\n");
+  } else if (emit == "hlo") {
+    std::string text = exportHlo(module, error);
+    if (error.empty())
+      error = writeFile(outputFile, text);
   } else if (emit == "obj") {
     std::string object = emitObject(module, error);
     if (error.empty())
@@ -210,8 +234,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   CompileOptions options = collectCompileOptions(error);
   if (!error.empty())
     return fail(error);
-  if (emit != "mlir" && emit != "plan" && emit != "obj" && emit != "so")
-    return fail("--emit takes mlir, plan, obj or so, not '" + emit + "'");
+  if (emit != "mlir" && emit != "hlo" && emit != "plan" && emit != "obj" && emit != "so")
+    return fail("--emit takes mlir, hlo, plan, obj or so, not '" + emit + "'");
 
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.allowUnregisteredDialects(config.shouldAllowUnregisteredDialects());
