@@ -24,6 +24,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
 
 namespace concord {
 #define GEN_PASS_DEF_COMMBUFFERIZE
@@ -71,25 +72,69 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     function.removeResAttrsAttr();
   }
 
+  /// Elimination of empty tensors gives a wait the final destination as its outs
+  /// and leaves its start alone. The start follows where that destination is known
+  /// before it; otherwise the wait goes back to what the start has.
+  void rejoinStarts() {
+    DominanceInfo dominance(getOperation());
+    getOperation().walk([&](comm::WaitOp wait) {
+      comm::StartOp start = wait.getStart();
+      if (!start || !start.getInit() || start.getInit() == wait.getInit())
+        return;
+      if (dominance.properlyDominates(wait.getInit(), start))
+        start.getInitMutable().assign(wait.getInit());
+      else
+        wait.getInitMutable().assign(start.getInit());
+    });
+  }
+
+  /// Whether `op` leaves its outs alone on some members, so that what they held
+  /// counts.
+  static bool keepsOuts(Operation *op) {
+    auto collective = dyn_cast<comm::CollectiveOpInterface>(op);
+    return collective &&
+           (collective.getCollectiveKind() == comm::CollectiveKind::reduce ||
+            collective.getCollectiveKind() == comm::CollectiveKind::gather);
+  }
+
   /// Collectives and kernels take plain pointers: a strided operand is copied to
-  /// a dense buffer before, or from one after.
+  /// a dense buffer before, or from one after. What was started takes its results
+  /// from there behind its wait.
   void makeDense(Operation *op) {
     auto dst = dyn_cast<DestinationStyleOpInterface>(op);
+    auto start = dyn_cast<comm::StartOp>(op);
+    comm::WaitOp wait;
+    if (start)
+      for (Operation *user : start.getFuture().getUsers())
+        if (auto found = dyn_cast<comm::WaitOp>(user))
+          wait = found;
+    if (start && !wait)
+      return;
     OpBuilder builder(op);
     for (OpOperand &operand : op->getOpOperands()) {
       auto type = dyn_cast<MemRefType>(operand.get().getType());
       if (!type || type.getLayout().isIdentity())
         continue;
+      bool written = dst ? dst.isDpsInit(&operand)
+                         : start && start.getInit() &&
+                               &operand == &start.getInitMutable()[0];
       auto dense = MemRefType::get(type.getShape(), type.getElementType());
       builder.setInsertionPoint(op);
-      Value buffer = memref::AllocOp::create(builder, op->getLoc(), dense);
       Value strided = operand.get();
-      bool written = dst && dst.isDpsInit(&operand);
-      if (!written)
+      SmallVector<Value> extents;
+      for (int64_t dim = 0; dim < type.getRank(); ++dim)
+        if (type.isDynamicDim(dim))
+          extents.push_back(memref::DimOp::create(builder, op->getLoc(), strided, dim));
+      Value buffer = memref::AllocOp::create(builder, op->getLoc(), dense, extents);
+      if (!written || keepsOuts(op))
         memref::CopyOp::create(builder, op->getLoc(), strided, buffer);
       operand.set(buffer);
+      if (wait && written)
+        wait.getInitMutable().assign(buffer);
+      else if (wait)
+        wait.getInputMutable().assign(buffer);
       if (written) {
-        builder.setInsertionPointAfter(op);
+        builder.setInsertionPointAfter(wait ? wait.getOperation() : op);
         memref::CopyOp::create(builder, op->getLoc(), buffer, strided);
       }
     }
@@ -108,8 +153,10 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
         bufferization::LayoutMapOption::IdentityLayoutMap);
     options.bufferAlignment = 0;
     bufferization::BufferizationState state;
-    if (failed(bufferization::eliminateEmptyTensors(rewriter, module)) ||
-        failed(bufferization::runOneShotModuleBufferize(module, options, state)))
+    if (failed(bufferization::eliminateEmptyTensors(rewriter, module)))
+      return signalPassFailure();
+    rejoinStarts();
+    if (failed(bufferization::runOneShotModuleBufferize(module, options, state)))
       return signalPassFailure();
 
     SmallVector<Operation *> pointerUsers;

@@ -58,8 +58,15 @@ struct Decompose : public concord::impl::CommDecomposeBase<Decompose> {
     SmallVector<onnxir::NodeOp> nodes;
     getOperation().walk([&](onnxir::NodeOp op) { nodes.push_back(op); });
     bool ok = true;
-    for (onnxir::NodeOp op : nodes)
-      ok &= succeeded(lowerNode(rewriter, op));
+    for (onnxir::NodeOp op : nodes) {
+      // What the reader would have refused can stand in hand-written IR.
+      try {
+        ok &= succeeded(lowerNode(rewriter, op));
+      } catch (const std::exception &error) {
+        op.emitOpError() << op.getOp() << ": " << error.what();
+        ok = false;
+      }
+    }
     if (!ok)
       return signalPassFailure();
     getOperation().walk([&](Operation *op) {

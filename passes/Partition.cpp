@@ -98,9 +98,16 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     ModuleOp module = getOperation();
     Mesh mesh;
     if (auto attr = module->getAttrOfType<ArrayAttr>("comm.mesh"))
-      for (auto axis : attr.getAsRange<ArrayAttr>())
-        mesh.push_back({cast<StringAttr>(axis[0]).getValue().str(),
-                        cast<IntegerAttr>(axis[1]).getInt()});
+      for (Attribute entry : attr) {
+        auto axis = dyn_cast<ArrayAttr>(entry);
+        auto name = axis && axis.size() == 2 ? dyn_cast<StringAttr>(axis[0]) : StringAttr();
+        auto size = name ? dyn_cast<IntegerAttr>(axis[1]) : IntegerAttr();
+        if (!size || size.getValue().getSignificantBits() > 32 || size.getInt() < 1) {
+          module.emitError("comm.mesh is a list of [name, size]");
+          return signalPassFailure();
+        }
+        mesh.push_back({name.getValue().str(), size.getInt()});
+      }
     for (func::FuncOp function : entryFunctions(module)) {
       // The batch first: what it splits is split for the other axes too.
       for (bool dataParallel : {true, false})

@@ -75,6 +75,18 @@ struct PhasePass : public PassWrapper<PhasePass, OperationPass<ModuleOp>> {
   std::function<void(OpPassManager &)> fill;
 };
 
+/// Fails with a message: how a pipeline refuses its options.
+struct RefusePass : public PassWrapper<RefusePass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RefusePass)
+  explicit RefusePass(std::string message) : message(std::move(message)) {}
+  StringRef getArgument() const override { return "comm-refuse"; }
+  void runOnOperation() override {
+    getOperation().emitError(message);
+    signalPassFailure();
+  }
+  std::string message;
+};
+
 void addPhase(OpPassManager &manager, Phase until,
               std::function<void(OpPassManager &)> fill) {
   manager.addPass(std::make_unique<PhasePass>(until, std::move(fill)));
@@ -93,7 +105,14 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
                  .Case("decomposed", Phase::Decomposed)
                  .Case("ordered", Phase::Ordered)
                  .Case("lowered", Phase::Lowered)
-                 .Default(Phase::Planned);
+                 .Case("planned", Phase::Planned)
+                 .Default(Phase::Foreign);
+  if (to == Phase::Foreign) {
+    manager.addPass(std::make_unique<RefusePass>(
+        "comm-pipeline: to=" + options.to.getValue() +
+        " is none of partitioned, decomposed, ordered, planned, lowered"));
+    return;
+  }
   addPhase(manager, Phase::Partitioned,
            [](OpPassManager &pm) { pm.addPass(createCommPartition()); });
   if (to == Phase::Partitioned)

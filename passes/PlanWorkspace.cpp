@@ -91,6 +91,9 @@ struct PlanWorkspace
   using CommPlanWorkspaceBase::CommPlanWorkspaceBase;
 
   LogicalResult plan(func::FuncOp function) {
+    if (!function.getBody().hasOneBlock())
+      return function.emitError("has branches between blocks; only structured control "
+                                "flow (scf) can be planned");
     Block &body = function.getBody().front();
     // An allocation inside a region lives as long as the region's operation.
     SmallVector<memref::AllocOp> allocs;
@@ -151,10 +154,20 @@ struct PlanWorkspace
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (align < 1 || (align & (align - 1)) || align > 4096) {
+      module.emitError("comm-plan-workspace: align is a power of two up to 4096");
+      return signalPassFailure();
+    }
+    auto isPlanned = [](func::FuncOp function) {
+      return function && function.getNumArguments() &&
+             function.getArgAttr(0, "comm.arena");
+    };
+    // A plan stays with the function that was rewritten for it.
     for (auto arena : llvm::make_early_inc_range(module.getOps<comm::ArenaOp>()))
-      arena.erase();
+      if (!isPlanned(module.lookupSymbol<func::FuncOp>(arena.getProgram())))
+        arena.erase();
     for (func::FuncOp function : entryFunctions(module)) {
-      if (function.getNumArguments() && function.getArgAttr(0, "comm.arena"))
+      if (isPlanned(function))
         continue;
       if (failed(plan(function)))
         return signalPassFailure();

@@ -70,6 +70,17 @@ struct VerifyUniform
       if (auto function = dyn_cast<func::FuncOp>(parent))
         return function.getArgAttr(argument.getArgNumber(), "comm.sharding") ? value
                                                                             : Value();
+      // The arguments of the second region are what the first one hands on.
+      if (auto loop = dyn_cast<scf::WhileOp>(parent);
+          loop && argument.getOwner() == loop.getAfterBody())
+        return origin(loop.getConditionOp().getArgs()[argument.getArgNumber()], domain,
+                      seen);
+      if (auto loop = dyn_cast<scf::WhileOp>(parent)) {
+        unsigned index = argument.getArgNumber();
+        if (Value from = origin(loop.getInits()[index], domain, seen))
+          return from;
+        return origin(loop.getYieldOp().getOperands()[index], domain, seen);
+      }
       if (auto loop = dyn_cast<LoopLikeOpInterface>(parent)) {
         for (Value operand : parent->getOperands())
           if (Value from = origin(operand, domain, seen))
@@ -81,6 +92,10 @@ struct VerifyUniform
       return value;
     }
     Operation *op = value.getDefiningOp();
+    if (auto loop = dyn_cast<scf::WhileOp>(op))
+      return origin(
+          loop.getConditionOp().getArgs()[cast<OpResult>(value).getResultNumber()],
+          domain, seen);
     if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op))
       return makesEqual(collective, domain) ? Value() : value;
     if (auto wait = dyn_cast<comm::WaitOp>(op)) {
@@ -106,12 +121,19 @@ struct VerifyUniform
     for (Operation *parent = issue->getParentOp();
          parent && !isa<func::FuncOp, ModuleOp>(parent);
          parent = parent->getParentOp()) {
-      for (Value operand : parent->getOperands()) {
-        // What a loop merely carries does not decide how often it runs.
-        if (auto loop = dyn_cast<LoopLikeOpInterface>(parent);
-            loop && llvm::is_contained(loop.getInits(), operand) &&
-            isa<scf::ForOp>(parent))
-          continue;
+      SmallVector<Value> deciding;
+      if (auto loop = dyn_cast<scf::WhileOp>(parent)) {
+        deciding.push_back(loop.getConditionOp().getCondition());
+      } else {
+        for (Value operand : parent->getOperands()) {
+          // What a loop merely carries does not decide how often it runs.
+          auto loop = dyn_cast<LoopLikeOpInterface>(parent);
+          if (!loop || !llvm::is_contained(loop.getInits(), operand) ||
+              !isa<scf::ForOp>(parent))
+            deciding.push_back(operand);
+        }
+      }
+      for (Value operand : deciding) {
         llvm::SmallPtrSet<void *, 16> seen;
         Value from = origin(operand, issue.getCollectiveDomain(), seen);
         if (!from)

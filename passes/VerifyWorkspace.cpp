@@ -101,6 +101,11 @@ struct VerifyWorkspace
 
   void runOnOperation() override {
     for (func::FuncOp function : entryFunctions(getOperation())) {
+      if (!function.getBody().hasOneBlock()) {
+        function.emitError("has branches between blocks; only structured control flow "
+                           "(scf) can be judged");
+        return signalPassFailure();
+      }
       Lifetimes lifetimes(function.getBody().front());
       if (failed(verifyQuiet(function, lifetimes)) ||
           failed(verifyViews(function, lifetimes)))

@@ -91,6 +91,50 @@ struct DestinationModel
   }
 };
 
+/// comm.wait writes its outs. When the analysis finds that it may not do so in
+/// place, the copy is made before the start, and both use it: a start and its wait
+/// speak of one buffer.
+struct WaitModel
+    : public DstBufferizableOpInterfaceExternalModel<WaitModel, WaitOp> {
+  // Its input is read once more, and so are its outs, because whoever writes them
+  // after the start would write into a buffer in flight.
+  bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *op, OpOperand &operand,
+                               const AnalysisState &) const {
+    return cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
+  }
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    return bufferizeByName(op, rewriter, options, state);
+  }
+  LogicalResult resolveConflicts(Operation *op, RewriterBase &rewriter,
+                                 const AnalysisState &state,
+                                 const BufferizationState &bufferizationState) const {
+    auto wait = cast<WaitOp>(op);
+    StartOp start = wait.getStart();
+    Value init = wait.getInit();
+    if (!start || !init || !isa<TensorType>(init.getType()) ||
+        state.isInPlace(wait.getInitMutable()[0]))
+      return success();
+    // Only these keep what outs held, on the members other than the root.
+    bool keeps = start.getKind() == CollectiveKind::reduce ||
+                 start.getKind() == CollectiveKind::gather;
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPoint(start);
+    FailureOr<Value> copy =
+        allocateTensorForShapedValue(rewriter, start.getLoc(), init, state.getOptions(),
+                                     bufferizationState, /*copy=*/keeps);
+    if (failed(copy))
+      return failure();
+    rewriter.modifyOpInPlace(start, [&] { start.getInitMutable().assign(*copy); });
+    rewriter.modifyOpInPlace(wait, [&] { wait.getInitMutable().assign(*copy); });
+    return success();
+  }
+};
+
 /// Operations that only read as far as the analysis is concerned.
 template <typename OpTy>
 struct ReadOnlyModel
@@ -148,13 +192,15 @@ void attachDestination(MLIRContext *context) {
 void concord::comm::registerBufferizationModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, CommDialect *) {
     attachDestination<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
-                      BroadcastOp, ScatterOp, PermuteOp, RecvOp, KernelOp>(
+                      BroadcastOp, ScatterOp, PermuteOp, KernelOp>(
         context);
     SendOp::attachInterface<ReadOnlyModel<SendOp>>(*context);
-    // Outside the root these leave their outs as they are.
+    // Outside the root, and where a member is its own peer, these leave their outs
+    // as they are.
+    RecvOp::attachInterface<DestinationModel<RecvOp, true>>(*context);
     ReduceOp::attachInterface<DestinationModel<ReduceOp, true>>(*context);
     GatherOp::attachInterface<DestinationModel<GatherOp, true>>(*context);
-    WaitOp::attachInterface<DestinationModel<WaitOp, true>>(*context);
+    WaitOp::attachInterface<WaitModel>(*context);
     StartOp::attachInterface<ReadOnlyModel<StartOp>>(*context);
     WeightOp::attachInterface<WeightModel>(*context);
   });

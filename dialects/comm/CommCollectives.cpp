@@ -13,8 +13,10 @@
 #include "comm/Comm.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace concord::comm;
@@ -96,6 +98,23 @@ static LogicalResult verifyShapes(Operation *op, ShapedType input,
   return success();
 }
 
+/// Uneven blocks: one extent per member, together the whole dimension.
+static LogicalResult verifyBlockSizes(Operation *op, ArrayRef<int64_t> sizes,
+                                      int64_t groupSize, int64_t whole,
+                                      StringRef side) {
+  if (static_cast<int64_t>(sizes.size()) != groupSize)
+    return op->emitOpError() << "has " << sizes.size() << " block sizes of the "
+                             << side << " for a group of " << groupSize;
+  int64_t total = 0;
+  for (int64_t extent : sizes)
+    if (extent < 0 || llvm::AddOverflow(total, extent, total))
+      return op->emitOpError("a block size is negative or too large");
+  if (extentsDiffer(whole, total))
+    return op->emitOpError() << "block sizes add up to " << total << ", the "
+                             << side << " has " << whole;
+  return success();
+}
+
 static LogicalResult verifyAllToAll(CollectiveOpInterface op, ShapedType input,
                                     ShapedType output, int64_t size) {
   int64_t split = op.getCollectiveSplitDim(), concat = op.getCollectiveConcatDim();
@@ -106,21 +125,20 @@ static LogicalResult verifyAllToAll(CollectiveOpInterface op, ShapedType input,
       concat >= input.getRank())
     return op->emitOpError() << "dimension is outside a rank-" << input.getRank()
                              << " tensor";
-  if (!op.getCollectiveSendSizes().empty()) {
+  if (!op.getCollectiveSendSizes().empty() ||
+      !op.getCollectiveRecvSizes().empty()) {
     if (split != 0 || concat != 0)
       return op->emitOpError("uneven blocks need dimension 0 on both sides");
-    int64_t total = 0;
-    for (int64_t extent : op.getCollectiveSendSizes()) {
-      if (extent < 0)
-        return op->emitOpError("a block size is negative");
-      total += extent;
-    }
-    if (static_cast<int64_t>(op.getCollectiveSendSizes().size()) != size)
-      return op->emitOpError() << "has " << op.getCollectiveSendSizes().size()
-                               << " block sizes for a group of " << size;
-    if (extentsDiffer(input.getDimSize(0), total))
-      return op->emitOpError() << "block sizes add up to " << total
-                               << ", the input has " << input.getDimSize(0);
+    if (failed(verifyBlockSizes(op, op.getCollectiveSendSizes(), size,
+                                input.getDimSize(0), "input")) ||
+        failed(verifyBlockSizes(op, op.getCollectiveRecvSizes(), size,
+                                output.getDimSize(0), "output")))
+      return failure();
+    for (int64_t i = 1; i < input.getRank(); ++i)
+      if (extentsDiffer(input.getDimSize(i), output.getDimSize(i)))
+        return op->emitOpError() << "dimension " << i << ": input has "
+                                 << input.getDimSize(i) << ", output "
+                                 << output.getDimSize(i);
     return success();
   }
   for (int64_t i = 0; i < input.getRank(); ++i) {
@@ -170,6 +188,11 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
   if (input && output &&
       isa<TensorType>(input.getType()) != isa<TensorType>(output.getType()))
     return op->emitOpError("mixes a tensor and a memref");
+  for (Value data : {input, output})
+    if (data && !cast<ShapedType>(data.getType()).getElementType().isIntOrFloat())
+      return op->emitOpError()
+             << "cannot move elements of type "
+             << cast<ShapedType>(data.getType()).getElementType();
   if (!op.isAsync() && output) {
     bool tensor = isa<TensorType>(output.getType());
     if (op->getNumResults() != (tensor ? 1u : 0u))
@@ -217,9 +240,10 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
   if (scales && !uniform)
     return op->emitOpError() << "runs on " << op.getCollectiveDomain()
                              << ", whose groups differ in size";
-  if (kind == CollectiveKind::permute &&
-      failed(verifyPairs(op, static_cast<int64_t>(domain.getGroupRanks()[0].size()))))
-    return failure();
+  if (kind == CollectiveKind::permute)
+    for (ArrayRef<int64_t> group : domain.getGroupRanks())
+      if (failed(verifyPairs(op, static_cast<int64_t>(group.size()))))
+        return failure();
   if (!input || !output)
     return success();
 
@@ -337,63 +361,81 @@ void StartOp::getEffects(Effects &effects) {
   addIssueEffects(effects, *this, getInput(), getInit());
 }
 
-/// Whether `value` is, or may be a view of, `buffer`.
-static bool mayAlias(Value value, Value buffer) {
-  while (true) {
-    if (value == buffer)
-      return true;
+/// Whether `value` is `buffer` or a view of it.
+static bool isViewOf(Value value, Value buffer) {
+  while (value != buffer) {
     auto view = value.getDefiningOp<ViewLikeOpInterface>();
     if (!view)
       return false;
     value = view.getViewSource();
   }
+  return true;
 }
 
-/// On memrefs, nothing between a start and its wait in the same block may write
-/// the input or touch the output. Effects of nested regions count; an operation
-/// whose effects are unknown is taken to write whatever it is handed.
-static LogicalResult verifyInFlight(StartOp start, WaitOp wait) {
-  if (start->getBlock() != wait->getBlock())
-    return success();
+/// Whether the two share memory as far as one can see: one is a view of the
+/// other. Two views of a third are taken to be apart; for those of the arena
+/// comm-verify-workspace proves it.
+static bool mayAlias(Value a, Value b) { return isViewOf(a, b) || isViewOf(b, a); }
+
+/// Refuses `op` when it, or anything in its regions, writes the input of `start`
+/// or touches its output. An operation whose effects are unknown is taken to read
+/// and write whatever it is handed.
+static LogicalResult verifyUntouched(StartOp start, Operation *op) {
   Value input = start.getInput(), init = start.getInit();
-  for (Operation *op = start->getNextNode(); op && op != wait;
-       op = op->getNextNode()) {
-    WalkResult result = op->walk([&](Operation *inner) {
-      if (isa<WaitOp>(inner))
-        return WalkResult::advance();
-      auto effects = dyn_cast<MemoryEffectOpInterface>(inner);
-      for (Value operand : inner->getOperands()) {
-        if (!isa<MemRefType>(operand.getType()))
-          continue;
-        bool isInput = input && mayAlias(operand, input);
-        bool isOutput = init && mayAlias(operand, init);
-        if (!isInput && !isOutput)
-          continue;
-        if (isa<ViewLikeOpInterface>(inner))
-          continue;
-        SmallVector<MemoryEffects::EffectInstance> list;
-        if (effects)
-          effects.getEffectsOnValue(operand, list);
-        bool writes = !effects, reads = !effects;
-        for (auto &effect : list) {
-          writes |= isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect());
-          reads |= isa<MemoryEffects::Read>(effect.getEffect());
-        }
-        if ((isInput && writes) || (isOutput && (reads || writes))) {
-          inner->emitOpError()
-                  << (writes ? "writes" : "reads") << " a buffer that a started "
-                  << stringifyCollectiveKind(start.getKind()) << " still "
-                  << (isInput ? "reads" : "writes")
-                  << "; move it behind the comm.wait"
-              ;
-          return WalkResult::interrupt();
-        }
-      }
+  WalkResult result = op->walk([&](Operation *inner) {
+    // A view alone touches nothing; and another wait ends another start, whose
+    // operands are judged by themselves.
+    if (isa<WaitOp, ViewLikeOpInterface>(inner))
       return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return failure();
+    auto effects = dyn_cast<MemoryEffectOpInterface>(inner);
+    for (Value operand : inner->getOperands()) {
+      if (!isa<MemRefType>(operand.getType()))
+        continue;
+      bool isInput = input && mayAlias(operand, input);
+      bool isOutput = init && mayAlias(operand, init);
+      if (!isInput && !isOutput)
+        continue;
+      SmallVector<MemoryEffects::EffectInstance> list;
+      if (effects)
+        effects.getEffectsOnValue(operand, list);
+      bool writes = !effects, reads = !effects;
+      for (auto &effect : list) {
+        writes |= isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect());
+        reads |= isa<MemoryEffects::Read>(effect.getEffect());
+      }
+      if ((isInput && writes) || (isOutput && (reads || writes))) {
+        inner->emitOpError() << (writes ? "writes" : "reads")
+                             << " a buffer that a started "
+                             << stringifyCollectiveKind(start.getKind()) << " still "
+                             << (isOutput ? "writes" : "reads")
+                             << "; move it behind the comm.wait";
+        return WalkResult::interrupt();
+      }
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// On memrefs, what lies between a start and its wait leaves the buffers alone.
+/// The wait may be in a region of an operation behind the start, but not in a
+/// loop that the start is not in.
+static LogicalResult verifyInFlight(StartOp start, WaitOp wait) {
+  Operation *last = wait;
+  while (last && last->getBlock() != start->getBlock()) {
+    for (Operation *op = &last->getBlock()->front(); op != last; op = op->getNextNode())
+      if (failed(verifyUntouched(start, op)))
+        return failure();
+    last = last->getParentOp();
+    if (last && isa<LoopLikeOpInterface>(last))
+      return wait.emitOpError("is in a loop that its comm.start is not in, and would "
+                              "wait more than once");
   }
+  if (!last)
+    return success();
+  for (Operation *op = start->getNextNode(); op && op != last; op = op->getNextNode())
+    if (failed(verifyUntouched(start, op)))
+      return failure();
   return success();
 }
 
@@ -405,6 +447,10 @@ LogicalResult StartOp::verify() {
     waits += isa<WaitOp>(user);
   if (waits > 1)
     return emitOpError("is waited for more than once");
+  // A future that is handed on (yielded, returned) is waited for elsewhere.
+  if (llvm::all_of(getFuture().getUsers(),
+                   [](Operation *user) { return isa<GroupOp>(user); }))
+    return emitOpError("is never waited for");
   return success();
 }
 
@@ -434,18 +480,26 @@ void WaitOp::getEffects(Effects &effects) {
 }
 
 LogicalResult GroupOp::verify() {
+  if (getFutures().empty())
+    return emitOpError("needs at least one future");
+  Operation *previous = nullptr;
   for (Value future : getFutures()) {
     auto start = future.getDefiningOp<StartOp>();
     if (!start || (start.getKind() != CollectiveKind::send &&
                    start.getKind() != CollectiveKind::recv))
       return emitOpError("groups started sends and recvs only");
-    for (Operation *op = start->getNextNode(); op && op != getOperation();
-         op = op->getNextNode()) {
-      auto other = dyn_cast<StartOp>(op);
-      bool member = other && llvm::is_contained(getFutures(), other.getFuture());
-      if (isIssue(op) && !member)
-        return emitOpError("has another issue between its starts and itself");
-    }
+    if (start->getBlock() != (*this)->getBlock())
+      return emitOpError("is in another block than its starts");
+    if (previous && !previous->isBeforeInBlock(start))
+      return emitOpError("lists its starts in another order than they have");
+    previous = start;
+  }
+  for (Operation *op = getFutures().front().getDefiningOp(); op != getOperation();
+       op = op->getNextNode()) {
+    auto start = dyn_cast<StartOp>(op);
+    bool member = start && llvm::is_contained(getFutures(), start.getFuture());
+    if (isIssue(op) && !member)
+      return emitOpError("has another issue between its starts and itself");
   }
   return success();
 }

@@ -14,6 +14,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -100,15 +101,32 @@ LogicalResult ProgramOp::verify() {
   if (getRanks().empty())
     return emitOpError("needs at least one rank");
   llvm::SmallSet<int64_t, 16> seen;
+  int64_t world = INT64_MAX;
+  if (auto module = (*this)->getParentOfType<ModuleOp>())
+    if (module->hasAttr("comm.world"))
+      world = getWorld(module);
   for (int64_t rank : getRanks())
-    if (rank < 0 || !seen.insert(rank).second)
+    if (rank < 0 || rank >= world || !seen.insert(rank).second)
       return emitOpError() << "rank " << rank
-                           << (rank < 0 ? " is negative" : " is listed twice");
+                           << (rank < 0        ? " is negative"
+                               : rank >= world ? " is outside the world"
+                                               : " is listed twice");
   Operation *entry = SymbolTable::lookupNearestSymbolFrom(*this, getEntryAttr());
   if (!entry)
     return emitOpError() << "entry " << getEntryAttr() << " is not defined";
+  if (!isa<FunctionOpInterface>(entry))
+    return emitOpError() << "entry " << getEntryAttr() << " is not a function";
   return success();
 }
+
+static LogicalResult verifyQuery(Operation *op, FlatSymbolRefAttr domain) {
+  if (!lookupDomain(op, domain))
+    return op->emitOpError() << "domain " << domain << " is not defined";
+  return success();
+}
+
+LogicalResult RankOp::verify() { return verifyQuery(*this, getDomainAttr()); }
+LogicalResult SizeOp::verify() { return verifyQuery(*this, getDomainAttr()); }
 
 //===----------------------------------------------------------------------===//
 // WeightOp
@@ -148,9 +166,10 @@ LogicalResult WeightOp::verify() {
       if (dim < 0 || dim >= static_cast<int64_t>(shape.size()))
         return emitOpError() << "splits dimension " << dim << " of a rank-"
                              << shape.size() << " tensor";
-      if (split.getOuter() < 1 || shape[dim] % (split.getOuter() * *size) != 0)
+      int64_t outer = split.getOuter();
+      if (outer < 1 || shape[dim] % outer != 0 || shape[dim] / outer % *size != 0)
         return emitOpError() << "dimension " << dim << " of size " << shape[dim]
-                             << " does not split into " << split.getOuter()
+                             << " does not split into " << outer
                              << " blocks of " << *size << " parts";
       shape[dim] /= *size;
     }
@@ -260,9 +279,12 @@ LogicalResult ArenaOp::verify() {
     return emitOpError("needs as many sizes, first and last as offsets");
   if (getAlign() < 1 || (getAlign() & (getAlign() - 1)))
     return emitOpError() << "align " << getAlign() << " is not a power of two";
+  auto size = static_cast<int64_t>(getSize());
+  if (size < 0 || static_cast<int64_t>(getLowerBound()) > size)
+    return emitOpError("lower_bound is above the size");
   for (size_t i = 0; i < count; ++i) {
-    if (getOffsets()[i] < 0 || getSizes()[i] < 0 ||
-        getOffsets()[i] + getSizes()[i] > static_cast<int64_t>(getSize()))
+    if (getOffsets()[i] < 0 || getSizes()[i] < 0 || getOffsets()[i] > size ||
+        getSizes()[i] > size - getOffsets()[i])
       return emitOpError() << "buffer " << i << " leaves the arena";
     if (getOffsets()[i] % getAlign())
       return emitOpError() << "buffer " << i << " is not aligned";

@@ -87,6 +87,7 @@ def Comm_RankOp : Comm_Op<"rank", [Pure]> {
   let arguments = (ins FlatSymbolRefAttr:$domain);
   let results = (outs Index:$result);
   let assemblyFormat = "$domain attr-dict";
+  let hasVerifier = 1;
 }
 
 def Comm_SizeOp : Comm_Op<"size", [Pure]> {
@@ -97,6 +98,7 @@ def Comm_SizeOp : Comm_Op<"size", [Pure]> {
   let arguments = (ins FlatSymbolRefAttr:$domain);
   let results = (outs Index:$result);
   let assemblyFormat = "$domain attr-dict";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -301,8 +303,8 @@ def Comm_PermuteOp : Comm_CollectiveOp<"permute", (ins ArrayAttr:$pairs)> {
 def Comm_SendOp : Comm_IssueOp<"send", (ins I64Attr:$peer), (ins Comm_Data:$input)> {
   let summary = "Send a tensor to one member";
   let description = [{
-    `peer` is a group rank. Transfers of one (domain, source, target) match in
-    issue order; there are no tags.
+    `peer` is a group rank; a member that is its own peer passes by. Transfers of
+    one (domain, source, target) match in issue order; there are no tags.
 
     Example: `comm.send @pp to(1) ins(%x : tensor<4xf32>)`
   }];
@@ -319,6 +321,9 @@ def Comm_RecvOp : Comm_IssueOp<"recv", (ins I64Attr:$peer), (ins Comm_Data:$init
   }];
   let summary = "Receive a tensor from one member";
   let description = [{
+    `peer` is a group rank; a member that is its own peer passes by, and its result
+    is `outs` unchanged.
+
     Example:
     ```mlir
     %r = comm.recv @pp from(0) outs(%y : tensor<4xf32>) -> tensor<4xf32>
@@ -456,8 +461,9 @@ def Comm_KernelOp : Comm_Op<"kernel", [AttrSizedOperandSegments,
   let description = [{
     `description` is the text of concord_kernel_create. `absent` has one entry per
     pointer of the kernel (inputs, then outputs) and marks optional ones that are
-    not given: they are passed as NULL and have no operand. With `workspace`, the last of `outs` is scratch memory of the size
-    that create asked for.
+    not given: they are passed as NULL and have no operand. With
+    `workspace`, the last of `outs` is scratch memory of the size that create asked
+    for.
 
     Example:
     ```mlir

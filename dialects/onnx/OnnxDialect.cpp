@@ -34,10 +34,14 @@ static LogicalResult verifyPositions(Operation *op, StringRef what,
   if (positions->size() != count)
     return op->emitOpError() << what << "_positions has " << positions->size()
                              << " entries for " << count << " " << what << "s";
+  // Far above any operator: readers make room for every position.
+  constexpr int32_t kMaxPosition = 65535;
   int32_t last = -1;
   for (int32_t position : *positions) {
     if (position <= last)
       return op->emitOpError() << what << "_positions must increase";
+    if (position > kMaxPosition)
+      return op->emitOpError() << what << "_positions end at " << kMaxPosition;
     last = position;
   }
   return success();

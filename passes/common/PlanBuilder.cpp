@@ -18,6 +18,8 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
+#include <set>
+
 using namespace mlir;
 
 namespace concord {
@@ -196,6 +198,24 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
     for (int64_t extent : op.getCollectiveRecvSizes())
       issue.recvCounts.push_back(extent * row);
   }
+  // Who transfers to whom, by the ranks that run this program; a member that is
+  // its own peer passes by.
+  if (op.getCollectivePairs().empty() &&
+      (issue.kind == plan::Kind::Send || issue.kind == plan::Kind::Recv)) {
+    std::set<std::array<int32_t, 2>> pairs;
+    auto peer = static_cast<int32_t>(issue.root);
+    for (auto &group : result.domains[issue.domain].groups)
+      for (auto [index, rank] : llvm::enumerate(group)) {
+        auto self = static_cast<int32_t>(index);
+        if (self == peer || !llvm::is_contained(current->ranks, rank))
+          continue;
+        if (issue.kind == plan::Kind::Send)
+          pairs.insert({self, peer});
+        else
+          pairs.insert({peer, self});
+      }
+    issue.pairs.assign(pairs.begin(), pairs.end());
+  }
   for (auto [source, target] : op.getCollectivePairs())
     issue.pairs.push_back({static_cast<int32_t>(source), static_cast<int32_t>(target)});
   if (buffers) {
@@ -206,6 +226,37 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   }
   sites[op] = current->issues.size();
   current->issues.push_back(std::move(issue));
+  return success();
+}
+
+/// Whether `root` or anything inside it communicates.
+static bool communicates(Operation *root) {
+  return root
+      ->walk([](Operation *op) {
+        return comm::isIssue(op) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// Communication of a function that is called is not in the plan: refused, because
+/// what is not in the plan is not proven either.
+static LogicalResult refuseHidden(Operation &op) {
+  auto call = dyn_cast<func::CallOp>(op);
+  if (!call)
+    return success();
+  SmallVector<func::CallOp> worklist = {call};
+  llvm::SmallPtrSet<Operation *, 8> seen;
+  while (!worklist.empty()) {
+    func::CallOp next = worklist.pop_back_val();
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+        next, next.getCalleeAttr());
+    if (!callee || !seen.insert(callee).second)
+      continue;
+    if (communicates(callee))
+      return call.emitOpError() << "reaches communication in @" << callee.getSymName()
+                                << "; inline it first";
+    callee.walk([&](func::CallOp inner) { worklist.push_back(inner); });
+  }
   return success();
 }
 
@@ -228,12 +279,13 @@ LogicalResult Builder::block(Block &block, plan::Node &node) {
       node.children.push_back(child);
       continue;
     }
-    if (op.getNumRegions() == 0)
+    if (failed(refuseHidden(op)))
+      return failure();
+    if (op.getNumRegions() == 0 || !communicates(&op))
       continue;
-    bool communicates = false;
-    op.walk([&](Operation *inner) { communicates |= comm::isIssue(inner); });
-    if (!communicates)
-      continue;
+    if (!isa<scf::ForOp, scf::WhileOp, scf::IfOp, scf::IndexSwitchOp,
+             scf::ExecuteRegionOp>(op))
+      return op.emitOpError("communicates in an order that its region does not fix");
     plan::Node child{isa<scf::ForOp, scf::WhileOp>(op) ? plan::Node::Type::Loop
                                                        : plan::Node::Type::Branch};
     if (auto loop = dyn_cast<scf::ForOp>(op))
@@ -259,6 +311,11 @@ LogicalResult Builder::program(func::FuncOp entry, StringRef name, StringRef iss
   current->name = name.str();
   current->issuer = issuer.str();
   current->ranks.assign(ranks.begin(), ranks.end());
+  if (entry.isExternal())
+    return entry.emitOpError("is the entry of a program and has no body");
+  if (!entry.getBody().hasOneBlock() && communicates(entry))
+    return entry.emitOpError("communicates under branches between blocks; only "
+                             "structured control flow (scf) can be judged");
   return block(entry.getBody().front(), current->body);
 }
 
@@ -276,8 +333,11 @@ FailureOr<plan::Plan> Builder::run() {
   bool any = false;
   for (auto program : module.getOps<comm::ProgramOp>()) {
     auto entry = module.lookupSymbol<func::FuncOp>(program.getEntry());
-    if (!entry || failed(this->program(entry, program.getSymName(),
-                                       program.getIssuer(), program.getRanks())))
+    if (!entry)
+      return program.emitOpError() << "entry " << program.getEntryAttr()
+                                   << " is not a func.func";
+    if (failed(this->program(entry, program.getSymName(), program.getIssuer(),
+                             program.getRanks())))
       return failure();
     any = true;
   }

@@ -227,9 +227,14 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
         info.bytes += static_cast<double>(fromMlirTensor(result.getType()).numBytes());
       }
       info.results = results;
-      info.flops = flopsOf(view.view, info.bytes);
-      if (view.def && view.def->shard)
-        info.rule = view.def->shard(view.view);
+      // What the reader would have refused can stand in hand-written IR.
+      try {
+        info.flops = flopsOf(view.view, info.bytes);
+        if (view.def && view.def->shard)
+          info.rule = view.def->shard(view.view);
+      } catch (const std::exception &error) {
+        return node.emitOpError() << node.getOp() << ": " << error.what();
+      }
     } else if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op);
                collective && collective.getCollectiveInput()) {
       info.operands = {tensorOf(collective.getCollectiveInput())};
