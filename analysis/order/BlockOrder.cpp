@@ -28,28 +28,28 @@ std::string rankName(Rank r) { return "r" + std::to_string(r); }
 bool orderBlock(const Expansion &x, uint32_t block,
                 std::vector<uint32_t> &order, std::vector<ChainEdge> &cycle) {
   const auto &lists = x.listsOfBlock[block];
-  std::unordered_map<uint32_t, std::pair<uint32_t, uint32_t>>
-      sets; // set -> wanted, arrived
-  uint64_t total = 0;
-  for (uint32_t l : lists)
-    total += x.lists[l].entries.size();
-  sets.reserve(size_t(total / std::max<size_t>(1, lists.size())) * 2 + 16);
+  // A list stands at one set at a time, so the lists that stand at a set are a
+  // chain through `nextList`; `standing` holds its head + 1.
+  std::vector<uint32_t> &wanted = x.wanted, &arrived = x.arrived,
+                        &standing = x.standing;
+  wanted.resize(x.instanceNode.size(), 0);
+  arrived.resize(x.instanceNode.size(), 0);
+  standing.resize(x.instanceNode.size(), 0);
+  size_t sets = 0;
   for (uint32_t l : lists)
     for (const Occurrence &o : x.lists[l].entries)
-      ++sets[o.set].first;
-  std::unordered_map<uint32_t, std::vector<uint32_t>>
-      standing; // set -> lists where it is first
+      sets += wanted[o.set]++ == 0;
   std::vector<size_t> at(lists.size(), 0);
-  std::vector<uint32_t> ready;
+  std::vector<uint32_t> ready, nextList(lists.size(), 0);
   order.clear();
   auto arrive = [&](uint32_t k) {
     const auto &entries = x.lists[lists[k]].entries;
     if (at[k] >= entries.size())
       return;
     uint32_t set = entries[at[k]].set;
-    auto &[wanted, arrived] = sets[set];
-    standing[set].push_back(k);
-    if (++arrived == wanted)
+    nextList[k] = standing[set];
+    standing[set] = k + 1;
+    if (++arrived[set] == wanted[set])
       ready.push_back(set);
   };
   for (uint32_t k = 0; k < lists.size(); ++k)
@@ -58,13 +58,17 @@ bool orderBlock(const Expansion &x, uint32_t block,
     uint32_t set = ready.back();
     ready.pop_back();
     order.push_back(set);
-    auto node = standing.extract(set);
-    for (uint32_t k : node.mapped()) {
-      ++at[k];
-      arrive(k);
+    for (uint32_t k = standing[set]; k != 0;) {
+      uint32_t list = k - 1;
+      k = nextList[list];
+      ++at[list];
+      arrive(list);
     }
   }
-  if (order.size() == sets.size())
+  for (uint32_t l : lists)
+    for (const Occurrence &o : x.lists[l].entries)
+      wanted[o.set] = arrived[o.set] = standing[o.set] = 0;
+  if (order.size() == sets)
     return true;
 
   // Follow the blocking: set -> a list where it stands behind another one.

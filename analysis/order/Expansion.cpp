@@ -126,9 +126,9 @@ void Expansion::visit(Rank rank, const ProgramForm &p, const Item &item,
       return;
     const auto &nodes =
         item.kind == Item::Kind::Collective ? collectiveNode : hostNode;
-    auto it = nodes.find(uint64_t(item.domain) << 32 | uint32_t(g));
-    if (it != nodes.end())
-      f(it->second, item.signature);
+    uint32_t node = nodes[item.domain][size_t(g)];
+    if (node != kNone)
+      f(node, item.signature);
     return;
   }
   case Item::Kind::Transfer:
@@ -169,12 +169,15 @@ bool Expansion::buildNodes() {
       }
     groupOfRank.push_back(std::move(of));
   }
-  auto node = [&](std::unordered_map<uint64_t, uint32_t> &ids, uint64_t key,
-                  GraphNode::Kind kind, uint32_t domain, uint32_t group,
-                  Rank source, Rank destination) {
-    auto [it, fresh] = ids.try_emplace(key, uint32_t(g.nodes.size()));
-    if (!fresh)
+  for (const OrderDomain &d : problem.domains) {
+    collectiveNode.emplace_back(d.groups.size(), kNone);
+    hostNode.emplace_back(d.groups.size(), kNone);
+  }
+  auto node = [&](uint32_t &id, GraphNode::Kind kind, uint32_t domain,
+                  uint32_t group, Rank source, Rank destination) {
+    if (id != kNone)
       return;
+    id = uint32_t(g.nodes.size());
     GraphNode n;
     n.kind = kind;
     n.domain = domain;
@@ -238,7 +241,8 @@ bool Expansion::buildNodes() {
               (uint64_t(item.domain) * problem.world + uint64_t(t.source)) *
                   problem.world +
               uint64_t(t.destination);
-          node(transferNode, key, GraphNode::Kind::Transfer, item.domain,
+          uint32_t &id = transferNode.try_emplace(key, kNone).first->second;
+          node(id, GraphNode::Kind::Transfer, item.domain,
                uint32_t(groupOfRank[item.domain][size_t(t.source)]), t.source,
                t.destination);
         }
@@ -258,8 +262,7 @@ bool Expansion::buildNodes() {
                 {r}, {"at " + itemLocation(p, i).str()});
           continue;
         }
-        node(host ? hostNode : collectiveNode,
-             uint64_t(item.domain) << 32 | uint32_t(group),
+        node((host ? hostNode : collectiveNode)[item.domain][size_t(group)],
              host ? GraphNode::Kind::Host : GraphNode::Kind::Collective,
              item.domain, uint32_t(group), -1, -1);
       }

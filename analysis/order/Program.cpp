@@ -18,7 +18,8 @@ namespace concord::order {
 std::string Location::str() const {
   if (!line)
     return file;
-  return file + ":" + std::to_string(line) + (column ? ":" + std::to_string(column) : "");
+  return file + ":" + std::to_string(line) +
+         (column ? ":" + std::to_string(column) : "");
 }
 
 Config Config::portable() const {

@@ -90,6 +90,8 @@ public:
   std::vector<bool> collectivesOnly; ///< per block
   std::vector<std::vector<bool>> transient; ///< per program and item
   bool consistent = false; ///< C4 and C5 hold; lists are filled
+  /// Scratch of orderBlock, by instance; all zero (or kNone) between calls.
+  mutable std::vector<uint32_t> wanted, arrived, standing;
 
   uint32_t find(uint32_t instance) const;
   std::string itemText(uint32_t program, uint32_t item) const;
@@ -105,7 +107,9 @@ private:
   std::vector<std::vector<int32_t>> groupOfRank; ///< per domain
   mutable std::vector<uint32_t>
       setParent; ///< union-find; empty: all singletons
-  std::unordered_map<uint64_t, uint32_t> collectiveNode, hostNode, transferNode;
+  /// Node by domain and group, kNone if not in use.
+  std::vector<std::vector<uint32_t>> collectiveNode, hostNode;
+  std::unordered_map<uint64_t, uint32_t> transferNode;
 
   void fault(Finding::Kind kind, std::string id, std::string title,
              std::string cause, std::string cure, std::vector<Rank> culprits,

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "BenchRows.h"
 #include "concord/order/Evidence.h"
 
 #include <chrono>
@@ -30,17 +31,6 @@ double now() {
   return std::chrono::duration<double>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-bool comma = false;
-void row(const char *name, double value, const char *unit, double floor,
-         bool ok) {
-  std::printf("%s\n  {\"name\":\"%s\",\"value\":%.4f,\"unit\":\"%s\",\"floor\":"
-              "%.2f,\"ok\":%s}",
-              comma ? "," : "", name, value, unit, floor,
-              ok ? "true" : "false");
-  std::fflush(stdout);
-  comma = true;
 }
 
 std::string members(uint32_t begin, uint32_t end, uint32_t step) {
@@ -96,10 +86,10 @@ void writeDump(const fs::path &folder, uint32_t rank) {
 
 } // namespace
 
-int main() {
+int main(int argc, char **argv) {
+  BenchRows rows(argc, argv);
   char name[] = "/tmp/concord-bench-XXXXXX";
   fs::path folder = mkdtemp(name);
-  std::printf("{\"rows\":[");
   for (uint32_t r = 0; r < 512; ++r)
     writeDump(folder, r);
   std::vector<ReadError> errors;
@@ -109,12 +99,12 @@ int main() {
     Diagnosis d = diagnose(job);
     double seconds = now() - begin;
     bool named = !d.findings.empty() && d.findings[0].culprits[0] == 77;
-    row("512 ranks x 2000 entries", seconds, "s", 10,
-        named && errors.empty() && seconds < 10);
+    rows.add("512 ranks x 2000 entries", seconds, "s", 10,
+             named && errors.empty() && seconds < 10);
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     double gib = double(usage.ru_maxrss) / (1 << 20);
-    row("peak memory", gib, "GiB", 2, gib < 2);
+    rows.add("peak memory", gib, "GiB", 2, gib < 2);
   }
   fs::remove_all(folder);
   fs::create_directory(folder);
@@ -137,8 +127,7 @@ int main() {
   begin = now();
   Job job = readEvidence({folder.string()}, {}, errors);
   double rate = double(bytes) / 1e6 / (now() - begin);
-  row("text logs", rate, "MB/s", 150, rate >= 150);
-  std::printf("\n]}\n");
+  rows.add("text logs", rate, "MB/s", 150, rate >= 150);
   fs::remove_all(folder);
-  return 0;
+  return rows.finish();
 }

@@ -5,11 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Prints one JSON document in the format of `./run bench`. Not a test: nothing
-// here decides whether the build is good.
+// Not a test: nothing here decides whether the build is good.
 //
 //===----------------------------------------------------------------------===//
 
+#include "BenchRows.h"
 #include "concord/order/Certificate.h"
 
 #include <chrono>
@@ -30,18 +30,6 @@ double peakGiB() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return double(usage.ru_maxrss) / (1 << 20);
-}
-
-bool comma = false;
-void row(const char *name, double value, const char *unit, double floor,
-         bool ok) {
-  std::printf("%s\n  "
-              "{\"name\":\"%s\",\"value\":%.4f,\"unit\":\"%s\",\"floor\":%.2f,"
-              "\"ok\":%s}",
-              comma ? "," : "", name, value, unit, floor,
-              ok ? "true" : "false");
-  std::fflush(stdout);
-  comma = true;
 }
 
 /// Eight domains over 16 ranks; n collectives, one lane per domain.
@@ -79,8 +67,8 @@ OrderProblem mesh(uint32_t n) {
 
 } // namespace
 
-int main() {
-  std::printf("{\"rows\":[");
+int main(int argc, char **argv) {
+  BenchRows rows(argc, argv);
   SolveOptions options;
   options.dropByWalk = false;
   double last = 0;
@@ -91,11 +79,11 @@ int main() {
     double seconds = now() - begin;
     std::string name =
         "order " + std::to_string(n) + " collectives x 8 domains";
-    row(name.c_str(), seconds, "s", n == 1000000 ? 30 : 0,
-        s.valid && (n < 1000000 || seconds < 30));
+    rows.add(name, seconds, "s", n == 1000000 ? 30 : 0,
+             s.valid && (n < 1000000 || seconds < 30));
     if (last > 0)
-      row(("growth to " + std::to_string(n)).c_str(), seconds / last, "x", 12,
-          seconds / last <= 12);
+      rows.add(("growth to " + std::to_string(n)).c_str(), seconds / last, "x",
+               12, seconds / last <= 12);
     last = seconds;
   }
   {
@@ -125,10 +113,9 @@ int main() {
     double begin = now();
     Certificate c = verify(p);
     double seconds = now() - begin;
-    row("verify 1024 distinct programs of 10000", seconds, "s", 10,
-        c.valid && seconds < 10);
+    rows.add("verify 1024 distinct programs of 10000", seconds, "s", 10,
+             c.valid && seconds < 10);
   }
-  row("peak memory", peakGiB(), "GiB", 4, peakGiB() < 4);
-  std::printf("\n]}\n");
-  return 0;
+  rows.add("peak memory", peakGiB(), "GiB", 4, peakGiB() < 4);
+  return rows.finish();
 }
