@@ -10,7 +10,7 @@ import lit.formats
 
 config.name = "concord"
 config.test_format = lit.formats.ShTest(execute_external=False)
-config.suffixes = [".mlir", ".test"]
+config.suffixes = [".mlir", ".test", ".hlo"]
 config.test_source_root = os.path.dirname(__file__)
 root = os.path.dirname(os.path.dirname(config.test_source_root))
 build = os.environ.get("CONCORD_BUILD", os.path.join(root, "build"))
