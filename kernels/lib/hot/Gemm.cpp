@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kMostK = 768;     ///< k per block: a panel of B fits L2
 constexpr int64_t kMostKPack = 512; ///< the same where blocks of B are packed
 constexpr int64_t kBlockBytes = 300 * 1024; ///< of A, to stay in L2
-constexpr int64_t kCopyColumns = 256;       ///< columns that repay a copy of A
+constexpr int64_t kCopyColumns = 1024;      ///< columns that repay a copy of A
 constexpr int64_t kColumnBlock = 512; ///< columns per block of B packed here
 constexpr int64_t kSumColumns = 4096; ///< columns per block of partial sums
 

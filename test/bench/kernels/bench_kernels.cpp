@@ -98,6 +98,18 @@ void compare(const std::string &name, double flops,
   fflush(stdout);
 }
 
+/// The interface changed with oneDNN 3 (Debian 13).
+dnnl::matmul::primitive_desc
+describeMatmul(const dnnl::engine &cpu, const dnnl::memory::desc &a,
+               const dnnl::memory::desc &b, const dnnl::memory::desc &c,
+               const dnnl::primitive_attr &attr = dnnl::primitive_attr()) {
+#if DNNL_VERSION_MAJOR >= 3
+  return dnnl::matmul::primitive_desc(cpu, a, b, c, attr);
+#else
+  return dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), attr, cpu);
+#endif
+}
+
 struct OurKernel {
   explicit OurKernel(const std::string &text) {
     info.struct_size = sizeof info;
@@ -139,7 +151,7 @@ void weightShape(int64_t m, int64_t k, int64_t n) {
   memory::desc wAny({k, n}, memory::data_type::f32, memory::format_tag::any);
   memory::desc wd({k, n}, memory::data_type::f32, memory::format_tag::ab);
   memory::desc cd({m, n}, memory::data_type::f32, memory::format_tag::ab);
-  matmul::primitive_desc pd(matmul::desc(ad, wAny, cd), cpu);
+  matmul::primitive_desc pd = describeMatmul(cpu, ad, wAny, cd);
   memory wUser(wd, cpu, w.data), wPacked(pd.weights_desc(), cpu);
   reorder(wUser, wPacked).execute(queue, wUser, wPacked);
   memory am(ad, cpu, a.data), cm(cd, cpu, c2.data);
@@ -183,7 +195,7 @@ void batchShape(int64_t batch, int64_t m, int64_t k, int64_t n, bool transB) {
                   transB ? memory::format_tag::acb : memory::format_tag::abc);
   memory::desc cd({batch, m, n}, memory::data_type::f32,
                   memory::format_tag::abc);
-  matmul::primitive_desc pd(matmul::desc(ad, wd, cd), cpu);
+  matmul::primitive_desc pd = describeMatmul(cpu, ad, wd, cd);
   memory am(ad, cpu, a.data), wm(wd, cpu, w.data), cm(cd, cpu, c2.data);
   matmul primitive(pd);
   std::unordered_map<int, memory> args = {
@@ -220,7 +232,7 @@ void countAllocations() {
   memory::desc ad({m, k}, memory::data_type::f32, memory::format_tag::ab);
   memory::desc wd({k, n}, memory::data_type::f32, memory::format_tag::ab);
   memory::desc cd({m, n}, memory::data_type::f32, memory::format_tag::ab);
-  matmul::primitive_desc pd(matmul::desc(ad, wd, cd), attr, cpu);
+  matmul::primitive_desc pd = describeMatmul(cpu, ad, wd, cd, attr);
   memory scratch(pd.scratchpad_desc(), cpu);
   memory am(ad, cpu, a.data), wm(wd, cpu, w.data), cm(cd, cpu, c.data);
   matmul primitive(pd);
