@@ -22,4 +22,6 @@ config.substitutions.append(("%models", os.path.join(root, "test", "models")))
 config.substitutions.append(("%plugin", os.path.join(build, "lib", "ConcordPlugin.so")))
 config.substitutions.append(("%mlir-opt", "/usr/lib/llvm-22/bin/mlir-opt"))
 if os.environ.get("CONCORD_CHECK_ROUNDTRIP"):
-    config.substitutions.append((r"\bcomm-opt\b", "comm-opt --verify-roundtrip"))
+    # The tool, not a file that is named after it.
+    config.substitutions.append((r"(?<![\w/.-])comm-opt(?![\w/.-])",
+                                 "comm-opt --verify-roundtrip"))

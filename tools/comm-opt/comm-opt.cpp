@@ -229,6 +229,32 @@ LogicalResult writeOutput(ModuleOp module) {
   return error.empty() ? success() : fail(error);
 }
 
+/// --verify-roundtrip: what is printed, in custom and in generic form, parses, and
+/// prints the same again.
+LogicalResult verifyRoundtrip(ModuleOp module) {
+  for (bool generic : {false, true}) {
+    OpPrintingFlags flags;
+    flags.printGenericOpForm(generic);
+    auto print = [&](ModuleOp what) {
+      std::string text;
+      llvm::raw_string_ostream os(text);
+      what.print(os, flags);
+      return text;
+    };
+    StringRef form = generic ? "generic" : "custom";
+    std::string text = print(module);
+    OwningOpRef<ModuleOp> again =
+        parseSourceString<ModuleOp>(text, ParserConfig(module.getContext()));
+    if (!again)
+      return fail("--verify-roundtrip: what is printed in " + form +
+                  " form does not parse");
+    if (print(*again) != text)
+      return fail("--verify-roundtrip: what is printed in " + form +
+                  " form is parsed as something else");
+  }
+  return success();
+}
+
 LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   std::string error;
   CompileOptions options = collectCompileOptions(error);
@@ -279,6 +305,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
     if (summaryOption)
       printSummary(*module, llvm::errs());
   }
+  if (config.shouldVerifyRoundtrip() && failed(verifyRoundtrip(*module)))
+    return failure();
   return writeOutput(*module);
 }
 

@@ -40,8 +40,7 @@ comm.domain @tp groups([[0, 1]])
 // CHECK-LABEL: func.func @strided
 // CHECK-SAME: (%[[X:[a-z0-9]*]]: memref<4x8xf32>
 // CHECK-DAG: %[[V:.*]] = memref.subview %[[X]][0, 0] [4, 4] [1, 1]
-// CHECK-DAG: %[[B:.*]] = memref.alloc() : memref<4x4xf32>
-// CHECK: memref.copy %[[V]], %[[B]]
+// CHECK: memref.copy %[[V]], %[[B:.*]] : memref<4x4xf32, strided<[8, 1]>> to memref<4x4xf32>
 // CHECK: comm.all_reduce @tp sum ins(%[[B]] : memref<4x4xf32>) outs(%[[O:.*]] : memref<4x4xf32>)
 func.func @strided(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %s = tensor.extract_slice %x[0, 0] [4, 4] [1, 1] : tensor<4x8xf32> to tensor<4x4xf32>
@@ -58,8 +57,7 @@ comm.domain @tp groups([[0, 1]])
 // copy back is behind it.
 // CHECK-LABEL: func.func @strided_in_flight
 // CHECK-SAME: (%[[X:[a-z0-9]*]]: memref<4x8xf32>
-// CHECK: memref.copy %{{.*}}, %[[B:.*]] : memref<4x4xf32, strided<[8, 1]>> to memref<4x4xf32>
-// CHECK-NEXT: %[[F:.*]] = comm.start all_reduce @tp ins(%[[B]] : memref<4x4xf32>) outs(%[[O:.*]] : memref<4x4xf32>)
+// CHECK: %[[F:.*]] = comm.start all_reduce @tp ins(%[[B:.*]] : memref<4x4xf32>) outs(%[[O:.*]] : memref<4x4xf32>)
 // CHECK-NOT: memref.copy
 // CHECK: comm.wait %[[F]] ins(%[[B]] : memref<4x4xf32>) outs(%[[O]] : memref<4x4xf32>)
 // CHECK: memref.copy %[[O]], %{{.*}} : memref<4x4xf32> to memref<4x4xf32, strided<[8, 1]>>

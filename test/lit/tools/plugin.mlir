@@ -24,9 +24,9 @@
 
 // Nothing of MLIR is there a second time.
 // SYMBOLS-NOT: T _ZN4mlir
-// SYMBOLS: T mlirGetDialectPluginInfo
+// SYMBOLS: {{[TW]}} mlirGetDialectPluginInfo
 // SYMBOLS-NOT: T _ZN4mlir
-// SYMBOLS: T mlirGetPassPluginInfo
+// SYMBOLS: {{[TW]}} mlirGetPassPluginInfo
 // SYMBOLS-NOT: T _ZN4mlir
 module attributes {comm.world = 2 : i64} {
   comm.domain @tp groups([[0, 1]])
