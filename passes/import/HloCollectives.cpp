@@ -215,6 +215,16 @@ bool HloCollectives::resolve(const hlo::Instruction &op, StringRef kind, Groups 
       }
     }
   }
+  // Who is in no group takes part in no broadcast; anything else every rank calls.
+  for (int64_t id = 0; id < limit; ++id) {
+    if (seen[id])
+      continue;
+    if (kind != "collective-broadcast") {
+      error = "does not name " + std::to_string(id) + " in its replica groups";
+      return false;
+    }
+    named.push_back({id});
+  }
   groups.clear();
   switch (mode) {
   case Flattened:
@@ -349,7 +359,8 @@ HloCollectives::describe(const hlo::Instruction &op, StringRef kind,
       return what;
     }
     auto textKey = std::make_pair(op.attribute("replica_groups"),
-                                  static_cast<int>(modeOf(op, kind)));
+                                  2 * modeOf(op, kind) +
+                                      (kind == "collective-broadcast"));
     auto known = byText.find(textKey);
     if (known == byText.end()) {
       Groups groups;
