@@ -241,11 +241,23 @@ TEST(Readers, SurviveRandomDamage) {
       "[INFO] HCCL(7,p):2026-01-01-00:00:01.0 "
       "[a:1][5]Entry-HcclAllReduce:tag[AllReduce_x_1],count[4],"
       "dataType[f],op[sum],streamId[3]\nE39999 x tag[a] rank[9]\n";
-  std::string pickle("\x80\x02}q\x00(X\x07\x00\x00\x00"
-                     "entries]q\x01}q\x02(X\x09\x00\x00\x00record_idK\x05"
-                     "X\x05\x00\x00\x00stateX\x07\x00\x00\x00startedua"
-                     "u.",
-                     71);
+  using namespace std::string_literals;
+  std::string pickle = "\x80\x02}q\x00(X\x07\x00\x00\x00"
+                       "entries]q\x01}q\x02(X\x09\x00\x00\x00"
+                       "record_idK\x05X\x0e\x00\x00\x00"
+                       "profiling_nameX\x0f\x00\x00\x00"
+                       "nccl:all_reduceX\x0d\x00\x00\x00"
+                       "process_group]q\x03X\x01\x00\x00\x00"
+                       "7aX\x05\x00\x00\x00"
+                       "stateX\x07\x00\x00\x00"
+                       "started"
+                       "uau."s;
+  {
+    Job job;
+    std::string error;
+    ASSERT_TRUE(readFlightRecorder(pickle, "d", 0, job, error)) << error;
+    ASSERT_EQ(job.ranks.at(0).issues.size(), 1u);
+  }
   for (int i = 0; i < 4000; ++i) {
     std::string text = i % 4 == 0   ? dump
                        : i % 4 == 1 ? table
