@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "algorithms/Direct.h"
+#include "algorithms/Copy.h"
 
 #include <algorithm>
 #include <cstring>
@@ -82,9 +83,16 @@ void reduceTo(const Op &op, int chunk, View *outputs, int first, int last,
       sources[r] = at(comm.in[r], offsets[r], from, run);
     for (int r = first; r < last; ++r)
       targets[r] = at(outputs[r], 0, from, run);
-    op.reduce(sources, comm.size, targets[first], run / element);
-    for (int r = first + 1; r < last; ++r)
-      std::memcpy(targets[r], targets[first], run);
+    if (op.streamed) {
+      alignas(64) char result[kReduceBlock];
+      op.reduce(sources, comm.size, result, run / element);
+      for (int r = first; r < last; ++r)
+        streamCopy(targets[r], result, run);
+    } else {
+      op.reduce(sources, comm.size, targets[first], run / element);
+      for (int r = first + 1; r < last; ++r)
+        std::memcpy(targets[r], targets[first], run);
+    }
     from += run;
     bytes -= run;
   }
@@ -103,15 +111,19 @@ uint64_t concord::rt::chunkBytes(const Op &op, bool input, int c) {
 
 void concord::rt::copyLinear(const View &to, uint64_t toOffset,
                              const View &from, uint64_t fromOffset,
-                             uint64_t bytes) {
+                             uint64_t bytes, bool streamed) {
   uint64_t linear = 0;
   while (linear < bytes) {
     uint64_t run = bytes - linear;
     char *target = at(to, toOffset, linear, run);
     // A run may only shrink, so the target's address stays valid.
     const char *source = at(from, fromOffset, linear, run);
-    if (target != source)
-      std::memcpy(target, source, run);
+    if (target != source) {
+      if (streamed)
+        streamCopy(target, source, run);
+      else
+        std::memcpy(target, source, run);
+    }
     linear += run;
   }
 }
@@ -288,7 +300,7 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
                             target.start += at;
                             source.start += at;
                             copyLinear(target, chunkOffset(op, target, from),
-                                       source, offset, n);
+                                       source, offset, n, op.streamed);
                           });
       if (!done)
         return false;
@@ -305,7 +317,7 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
       View target = comm.out[me], source = comm.in[r.root];
       target.start += at;
       source.start += at;
-      copyLinear(target, 0, source, offset, n);
+      copyLinear(target, 0, source, offset, n, op.streamed);
     });
   }
   case Kind::Permute: {
@@ -319,7 +331,7 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
       if (from >= 0) {
         View source = comm.in[from];
         source.start += position;
-        copyLinear(target, 0, source, 0, n);
+        copyLinear(target, 0, source, 0, n, op.streamed);
         return;
       }
       for (uint64_t linear = 0; linear < n;) {

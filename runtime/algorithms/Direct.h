@@ -66,7 +66,7 @@ uint64_t chunkBytes(const Op &op, bool input, int c);
 /// Copy `bytes` linear bytes between views, beginning at their segment's start;
 /// the offsets lead to the chunk.
 void copyLinear(const View &to, uint64_t toOffset, const View &from,
-                uint64_t fromOffset, uint64_t bytes);
+                uint64_t fromOffset, uint64_t bytes, bool streamed = false);
 
 /// Fill a slot's payload with this member's input.
 void packInline(const Op &op, unsigned char *payload);

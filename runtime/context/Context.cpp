@@ -179,6 +179,8 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
   takeRank(*context);
   try {
     context->lookup = reduceLookup();
+    long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+    context->cacheBytes = cache > 0 ? uint64_t(cache) : uint64_t(32) << 20;
     context->heap.reset(context->segment->heap(context->rank),
                         context->segment->heapBytes());
     awaitRanks(*context, connect);

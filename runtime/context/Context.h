@@ -87,6 +87,7 @@ struct concord_context {
   double timeoutSeconds = 300;
   bool oversubscribed = false;
   bool joined = false;
+  uint64_t cacheBytes = 0; ///< of the last level
   concord::rt::ReduceLookup lookup = nullptr;
   concord::rt::Heap heap;
 

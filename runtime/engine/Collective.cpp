@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "algorithms/Copy.h"
 #include "algorithms/Direct.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
@@ -29,7 +30,7 @@ namespace {
 
 constexpr uint64_t kStaged = ~uint64_t(0);
 /// Payload up to which slots carry the data; found by comm-bench.
-constexpr uint64_t kInlineLimit = 2048;
+constexpr uint64_t kInlineLimit = 512;
 constexpr uint64_t kStagingHalf = uint64_t(512) << 10;
 
 struct WireOperand {
@@ -144,6 +145,14 @@ uint64_t extent(const Op &op, bool input) {
                 chunked(r.kind, input) ? uint64_t(op.comm->size) : 1);
 }
 
+/// Bytes that all members together touch.
+uint64_t footprint(const Op &op) {
+  uint64_t bytes = 0;
+  for (bool input : {true, false})
+    bytes += op.part * (chunked(op.request.kind, input) ? op.comm->size : 1);
+  return bytes * uint64_t(op.comm->size);
+}
+
 void publish(Op &op) {
   Comm &comm = *op.comm;
   Slot &slot = comm.block.members[comm.me].slots[op.sequence & 1];
@@ -193,6 +202,18 @@ void publish(Op &op) {
     }
   }
   slot.sequence.store(op.sequence, std::memory_order_release);
+}
+
+/// Ask for the lines of the slot that the next operation will write, while the
+/// caller computes. All members have published this operation, so nobody reads
+/// that slot any more, and stores to it will not have to wait for each line.
+void claimNextSlot(const Comm &comm, uint64_t sequence, uint64_t bytes) {
+#if defined(__x86_64__)
+  const char *at = reinterpret_cast<const char *>(
+      &comm.block.members[comm.me].slots[(sequence + 1) & 1]);
+  for (uint64_t i = 0; i < bytes; i += 64)
+    asm volatile("prefetchw %0" : : "m"(at[i]));
+#endif
 }
 
 void publishTick(Comm &comm) {
@@ -443,6 +464,7 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
     op.fingerprint = uint64_t(r.dtype) << 4 | count << 18;
   uint64_t payload = chunked(r.kind, true) ? total : r.chunk;
   op.inlined = !uneven(r) && payload <= kInlineLimit;
+  op.payload = payload;
   if (message || op.inlined || comm.size == 1)
     return CONCORD_OK;
   // Staging is made at the first operation that needs it, not in every step.
@@ -517,6 +539,8 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
         comm.known = op.sequence;
       if (op.inlined) {
         finishInline(op);
+        if (symmetric(op) && comm.size > 1)
+          claimNextSlot(comm, op.sequence, 16 + op.payload);
         op.state = Op::State::Done;
         return Progress::Done;
       }
@@ -525,6 +549,10 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       } else if (!openViews(op)) {
         return Progress::Done;
       }
+      // In place the line was just read, so that storing to it reads nothing.
+      op.streamed = !op.anyStaged &&
+                    op.request.in.base != op.request.out.base &&
+                    footprint(op) > comm.context->cacheBytes;
       op.state = Op::State::CopyIn;
       [[fallthrough]];
     }
@@ -544,6 +572,8 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
     case Op::State::Work:
       if (!workDirect(op, quantum))
         return Progress::Advanced;
+      if (op.streamed)
+        streamFence();
       if (comm.size > 1)
         publishTick(comm);
       op.state = Op::State::Settle;
@@ -555,6 +585,8 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
         copyStaged(op, false);
       op.segment += op.segmentBytes;
       if (op.segment >= op.part) {
+        if (comm.size > 1)
+          claimNextSlot(comm, op.sequence, 128);
         op.state = Op::State::Done;
         return Progress::Done;
       }

@@ -63,6 +63,7 @@ struct Op {
   ReduceFunction reduce = nullptr;
   uint64_t sequence = 0;
   uint64_t fingerprint = 0;
+  uint64_t payload = 0; ///< bytes of this member's input
 
   enum class State : uint8_t {
     Idle,     ///< not in use
@@ -80,7 +81,7 @@ struct Op {
   State state = State::Idle;
   bool inlined = false;   ///< payload travels in the slots
   bool anyStaged = false; ///< some member's buffer is not in the heap
-  bool inPlace = false;   ///< all_to_all between equal buffers
+  bool streamed = false;  ///< stores go past the caches
   int32_t status = 0;
 
   uint64_t segment = 0;      ///< first byte, within a chunk, of this segment
@@ -112,7 +113,7 @@ struct Op {
 
   void reset() {
     state = State::Idle;
-    inlined = anyStaged = inPlace = started = false;
+    inlined = anyStaged = streamed = started = false;
     status = 0;
     segment = segmentBytes = position = 0;
     peerIndex = seen = 0;

@@ -27,7 +27,11 @@ using namespace concord::rt;
 
 static constexpr uint32_t kSpinsAlone = 4000;
 static constexpr uint32_t kSpinsShared = 24;
-static constexpr int64_t kYieldFor = 5'000'000; // ns, before sleeping
+// ns of yielding before sleeping. A rank that yields is still in the way of
+// those that have work, so it gives up sooner when there are more ranks than
+// cores.
+static constexpr int64_t kYieldAlone = 5'000'000;
+static constexpr int64_t kYieldShared = 1'000'000;
 static constexpr int64_t kLookEvery = 20'000'000;
 
 static inline void relax() {
@@ -116,7 +120,7 @@ bool Waiter::pause(const Op *op) {
       lastLook = now;
       look = true;
     }
-    if (now - began > kYieldFor) {
+    if (now - began > (context.oversubscribed ? kYieldShared : kYieldAlone)) {
       // Longer sleeps the longer it has lasted, up to 200 us.
       int64_t sleep = std::min<int64_t>((now - began) / 200, 200'000);
       timespec span{0, sleep};

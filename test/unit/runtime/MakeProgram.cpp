@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // `make-program VARIANT` prints C arrays with the plan table and the metadata
-// that TestProgram.c includes. Variant 1 differs from 0 in one operation.
+// that TestProgram.c includes. Variant 1 differs from 0 in one operation;
+// variant 2 has two issuers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,6 +65,11 @@ int main(int argc, char **argv) {
     program.body.children.push_back(leaf);
   }
   plan.programs.push_back(program);
+  if (variant == 2) {
+    program.name = "second";
+    program.issuer = "serving";
+    plan.programs.push_back(program);
+  }
 
   auto bytes = serialize(plan);
   std::printf("#define PLAN_BYTES %zu\n"

@@ -226,6 +226,11 @@ TEST_F(Programs, WrongWorldAbiAndCpu) {
   refused("cpu.so", "cpu.so", CONCORD_ERROR_WRONG_CPU, "x86-64-v9");
 }
 
+TEST_F(Programs, ProgramsThatNeedTheirIssuesHeldAreRefused) {
+  fs::copy_file(TEST_PROGRAM_2, folder / "hold.so");
+  refused("hold.so", "hold.so", CONCORD_ERROR_NOT_SUPPORTED, "hold");
+}
+
 TEST_F(Programs, DamagedPlansAndMetadata) {
   patched("plan.so", "CPLN", "CPLX");
   refused("plan.so", "plan.so", CONCORD_ERROR_CORRUPT, "plan table");
