@@ -268,8 +268,8 @@ void makeKernels(concord_program &program, const json &meta) {
             program.path.c_str(), number, line.c_str(),
             concord_kernel_last_error());
     program.kernels.push_back(kernel);
-    // The compiler planned for these sizes; another library's kernel of the same
-    // description would write outside, or read another packing.
+    // The compiler planned for these sizes; another library's kernel of the
+    // same description would write outside, or read another packing.
     if (auto sizes = meta.find("kernel_sizes"); sizes != meta.end()) {
       json want = json::array({info.workspace_bytes, info.packed_weight_bytes});
       if (!sizes->is_array() || number >= sizes->size() ||
