@@ -512,6 +512,13 @@ void Lower::runOnOperation() {
     return signalPassFailure();
   }
   func::FuncOp function = entries.front();
+  WalkResult grouped = function.walk([](comm::GroupOp op) {
+    op.emitOpError("is verified but not lowered yet; without it the started "
+                   "transfers run one by one");
+    return WalkResult::interrupt();
+  });
+  if (grouped.wasInterrupted())
+    return signalPassFailure();
   if (!function.getNumArguments() || !function.getArgAttr(0, "comm.arena")) {
     function.emitError("has no planned arena; run comm-plan-workspace first");
     return signalPassFailure();

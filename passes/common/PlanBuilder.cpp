@@ -92,6 +92,7 @@ private:
                         ArrayRef<int64_t> ranks);
   LogicalResult block(Block &block, plan::Node &node);
   LogicalResult issue(comm::CollectiveOpInterface op);
+  LogicalResult launch(comm::GroupOp op, plan::Node &node);
   plan::Buffer buffer(Value value, comm::CollectiveOpInterface op, bool isInput);
 
   ModuleOp module;
@@ -101,6 +102,7 @@ private:
   func::FuncOp function;
   llvm::StringMap<uint32_t> domains;
   llvm::DenseMap<Operation *, uint32_t> sites;
+  std::vector<plan::Issue> launches;
 };
 
 } // namespace
@@ -229,6 +231,30 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   return success();
 }
 
+/// One launch in place of the transfers that it groups, which are the issues right
+/// before. Its number is behind those of all issues, so that theirs stay.
+LogicalResult Builder::launch(comm::GroupOp op, plan::Node &node) {
+  plan::Issue group;
+  group.kind = plan::Kind::Group;
+  group.synchronous = false;
+  group.location = describeLocation(op->getLoc());
+  auto site = static_cast<uint32_t>(issuesOf(function).size() + launches.size());
+  for (Value future : op.getFutures()) {
+    Operation *start = future.getDefiningOp();
+    uint32_t member = sites.lookup(start);
+    group.domain = current->issues[member].domain;
+    group.lane = current->issues[member].lane;
+    group.members.push_back(member);
+    sites[start] = site;
+  }
+  node.children.resize(node.children.size() - group.members.size());
+  plan::Node child{plan::Node::Type::Issue};
+  child.site = site;
+  node.children.push_back(child);
+  launches.push_back(std::move(group));
+  return success();
+}
+
 /// Whether `root` or anything inside it communicates.
 static bool communicates(Operation *root) {
   return root
@@ -268,6 +294,11 @@ LogicalResult Builder::block(Block &block, plan::Node &node) {
       plan::Node child{plan::Node::Type::Issue};
       child.site = sites[&op];
       node.children.push_back(child);
+      continue;
+    }
+    if (auto group = dyn_cast<comm::GroupOp>(op)) {
+      if (failed(launch(group, node)))
+        return failure();
       continue;
     }
     if (auto wait = dyn_cast<comm::WaitOp>(op)) {
@@ -316,7 +347,12 @@ LogicalResult Builder::program(func::FuncOp entry, StringRef name, StringRef iss
   if (!entry.getBody().hasOneBlock() && communicates(entry))
     return entry.emitOpError("communicates under branches between blocks; only "
                              "structured control flow (scf) can be judged");
-  return block(entry.getBody().front(), current->body);
+  launches.clear();
+  if (failed(block(entry.getBody().front(), current->body)))
+    return failure();
+  for (plan::Issue &group : launches)
+    current->issues.push_back(std::move(group));
+  return success();
 }
 
 FailureOr<plan::Plan> Builder::run() {

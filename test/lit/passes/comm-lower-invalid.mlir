@@ -23,3 +23,18 @@ module {
 // expected-error @below {{has 0 programs}}
 module {
 }
+
+// -----
+
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @group(%arena: memref<64xi8> {comm.arena}, %x: memref<4xf32>, %y: memref<4xf32>) {
+    %s = comm.start send @tp ins(%x : memref<4xf32>) {peer = 1 : i64}
+    %r = comm.start recv @tp outs(%y : memref<4xf32>) {peer = 0 : i64}
+    // expected-error @below {{is verified but not lowered yet}}
+    comm.group %s, %r : !comm.future, !comm.future
+    comm.wait %s ins(%x : memref<4xf32>)
+    comm.wait %r outs(%y : memref<4xf32>)
+    return
+  }
+}

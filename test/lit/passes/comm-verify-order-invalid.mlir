@@ -119,3 +119,70 @@ module attributes {comm.world = 2 : i64} {
     return
   }
 }
+
+// -----
+
+// Launched together, but every rank lists its send first: a library that works through
+// a group in order never gets to a receive.
+// expected-error @below {{groups list their transfers in orders that form a cycle}}
+// expected-note @below {{cure: list the transfers of every group in one common order}}
+module attributes {comm.world = 3 : i64} {
+  comm.domain @ring groups([[0, 1, 2]])
+  comm.program @p0 entry(@f0) ranks([0])
+  comm.program @p1 entry(@f1) ranks([1])
+  comm.program @p2 entry(@f2) ranks([2])
+  func.func @f0(%x: tensor<4xf32>) {
+    %s = comm.start send @ring ins(%x : tensor<4xf32>) {peer = 1 : i64}
+    %r = comm.start recv @ring outs(%x : tensor<4xf32>) {peer = 2 : i64}
+    comm.group %s, %r : !comm.future, !comm.future
+    comm.wait %s ins(%x : tensor<4xf32>)
+    %0 = comm.wait %r outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+  func.func @f1(%x: tensor<4xf32>) {
+    %s = comm.start send @ring ins(%x : tensor<4xf32>) {peer = 2 : i64}
+    %r = comm.start recv @ring outs(%x : tensor<4xf32>) {peer = 0 : i64}
+    comm.group %s, %r : !comm.future, !comm.future
+    comm.wait %s ins(%x : tensor<4xf32>)
+    %0 = comm.wait %r outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+  func.func @f2(%x: tensor<4xf32>) {
+    %s = comm.start send @ring ins(%x : tensor<4xf32>) {peer = 0 : i64}
+    %r = comm.start recv @ring outs(%x : tensor<4xf32>) {peer = 1 : i64}
+    comm.group %s, %r : !comm.future, !comm.future
+    comm.wait %s ins(%x : tensor<4xf32>)
+    %0 = comm.wait %r outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+}
+
+// -----
+
+// The same ring, each rank sending before it receives: nobody receives.
+module attributes {comm.world = 3 : i64} {
+  comm.domain @ring groups([[0, 1, 2]])
+  comm.program @p0 entry(@f0) ranks([0])
+  comm.program @p1 entry(@f1) ranks([1])
+  comm.program @p2 entry(@f2) ranks([2])
+  func.func @f0(%x: tensor<4xf32>) {
+    comm.send @ring to(1) ins(%x : tensor<4xf32>)
+    // expected-note @below {{recv(ring,n=4,F32,root=2)#0@r0 waits for send(ring,n=4,F32,root=1)#0@r0}}
+    %0 = comm.recv @ring from(2) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+  func.func @f1(%x: tensor<4xf32>) {
+    comm.send @ring to(2) ins(%x : tensor<4xf32>)
+    // expected-error @below {{the ranks issue 3 operations in orders that form a cycle}}
+    // expected-note @below {{recv(ring,n=4,F32,root=0)#0@r1 waits for send(ring,n=4,F32,root=2)#0@r1}}
+    // expected-note @below {{cure: one order over all domains on every rank (comm-order)}}
+    %0 = comm.recv @ring from(0) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+  func.func @f2(%x: tensor<4xf32>) {
+    comm.send @ring to(0) ins(%x : tensor<4xf32>)
+    // expected-note @below {{recv(ring,n=4,F32,root=1)#0@r2 waits for send(ring,n=4,F32,root=0)#0@r2}}
+    %0 = comm.recv @ring from(1) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+}

@@ -90,3 +90,38 @@ module attributes {comm.world = 2 : i64} {
     return
   }
 }
+
+// -----
+
+// A ring whose transfers are launched together, listed in one order: 0 to 1, 1 to
+// 2, 2 to 0.
+module attributes {comm.world = 3 : i64} {
+  comm.domain @ring groups([[0, 1, 2]])
+  comm.program @p0 entry(@f0) ranks([0])
+  comm.program @p1 entry(@f1) ranks([1])
+  comm.program @p2 entry(@f2) ranks([2])
+  func.func @f0(%x: tensor<4xf32>) {
+    %s = comm.start send @ring ins(%x : tensor<4xf32>) {peer = 1 : i64}
+    %r = comm.start recv @ring outs(%x : tensor<4xf32>) {peer = 2 : i64}
+    comm.group %s, %r : !comm.future, !comm.future
+    comm.wait %s ins(%x : tensor<4xf32>)
+    %0 = comm.wait %r outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+  func.func @f1(%x: tensor<4xf32>) {
+    %r = comm.start recv @ring outs(%x : tensor<4xf32>) {peer = 0 : i64}
+    %s = comm.start send @ring ins(%x : tensor<4xf32>) {peer = 2 : i64}
+    comm.group %r, %s : !comm.future, !comm.future
+    comm.wait %s ins(%x : tensor<4xf32>)
+    %0 = comm.wait %r outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+  func.func @f2(%x: tensor<4xf32>) {
+    %r = comm.start recv @ring outs(%x : tensor<4xf32>) {peer = 1 : i64}
+    %s = comm.start send @ring ins(%x : tensor<4xf32>) {peer = 0 : i64}
+    comm.group %r, %s : !comm.future, !comm.future
+    comm.wait %s ins(%x : tensor<4xf32>)
+    %0 = comm.wait %r outs(%x : tensor<4xf32>) -> tensor<4xf32>
+    return
+  }
+}
