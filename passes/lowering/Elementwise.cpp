@@ -196,7 +196,13 @@ static const llvm::StringMap<Entry> &table() {
          return s.unary<math::ExpOp>(a[0]);
        }}},
       {"Log", {kFloat, true, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::LogOp>(a[0]);
+         // The polynomial reads the exponent field, which denormals do not have:
+         // they are scaled by 2^23 first.
+         Value tiny = s.compare(arith::CmpFPredicate::OLT, {}, a[0],
+                                s.constant(1.17549435e-38));
+         Value scaled = s.mul(a[0], s.constant(8388608.0));
+         Value log = s.unary<math::LogOp>(s.select(tiny, scaled, a[0]));
+         return s.select(tiny, s.sub(log, s.constant(23.0 * M_LN2)), log);
        }}},
       {"Tanh", {kFloat, true, [](Scalar &s, Args a, const BoundNode &) {
          return s.unary<math::TanhOp>(a[0]);

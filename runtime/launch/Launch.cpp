@@ -213,13 +213,19 @@ void Job::note(int rank, int status) {
   segment->announce();
   if (good)
     return;
-  // A rank that was killed explains those that fail because of it.
+  // A rank that was killed explains those that fail because of it, and so does
+  // one that failed by itself; which of them ends first is chance.
   bool killed = WIFSIGNALED(status);
-  bool knownKilled = result.failed_rank >= 0 && result.exit_status > 128;
-  if (result.failed_rank >= 0 && (!killed || knownKilled))
+  auto weight = [](int exitStatus) {
+    if (exitStatus > 128)
+      return 3;
+    return exitStatus == CONCORD_EXIT_CONSEQUENCE ? 1 : 2;
+  };
+  int exitStatus = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (result.failed_rank >= 0 && weight(exitStatus) <= weight(result.exit_status))
     return;
   result.failed_rank = rank;
-  result.exit_status = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.exit_status = exitStatus;
   if (killed)
     std::snprintf(result.message, sizeof result.message,
                   "rank %d (pid %d) was killed by signal %d (%s)", rank,

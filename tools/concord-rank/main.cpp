@@ -14,6 +14,7 @@
 
 #include "JobFile.h"
 #include "concord/concord.h"
+#include "concord/launch.h"
 
 #include <cinttypes>
 #include <cstdio>
@@ -23,6 +24,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <string_view>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -386,7 +388,10 @@ int main(int argc, char **argv) {
       std::fprintf(stderr, "concord-rank: rank %d: %s\n", rank, error.what());
     else
       std::fprintf(stderr, "concord-rank: %s\n", error.what());
-    return 1;
+    std::string_view text = error.what();
+    bool consequence = text.find("CONCORD_ERROR_ABORTED") != text.npos ||
+                       text.find("CONCORD_ERROR_PEER_DIED") != text.npos;
+    return consequence ? CONCORD_EXIT_CONSEQUENCE : 1;
   }
   return 0;
 }

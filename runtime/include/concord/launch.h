@@ -56,9 +56,13 @@ typedef struct concord_launch_config {
   const int32_t *stderr_fds;
 } concord_launch_config;
 
+/* What a rank exits with when it fails only because another one has failed: the
+ * launcher then names the other one. */
+#define CONCORD_EXIT_CONSEQUENCE 75
+
 typedef struct concord_launch_result {
   uint32_t struct_size;
-  int32_t failed_rank; /* first rank that failed, or -1 */
+  int32_t failed_rank; /* rank that failed by itself, the first one, or -1 */
   int32_t exit_status; /* its exit code, or 128 + signal */
   int32_t timed_out;   /* 1: timeout_seconds ran out */
   int32_t interrupted; /* signal that stopped the launcher, or 0 */
