@@ -32,3 +32,11 @@ module {
   func.func private @outside()
   comm.program @p entry(@outside) ranks([0])
 }
+
+// -----
+
+module {
+  llvm.func @low() { llvm.return }
+  // expected-error @below {{entry @low is not a func.func}}
+  comm.program @p entry(@low) ranks([0])
+}
