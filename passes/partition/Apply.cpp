@@ -366,7 +366,9 @@ LogicalResult Applier::node(onnxir::NodeOp op, const OpInfo &info,
     Value value = get(info.operands[position], choice.operands[position]);
     if (!value)
       return op.emitOpError("internal: operand is not in the layout chosen for it");
-    localInputs[position] = fromMlirTensor(value.getType());
+    // Not the value's own type: an argument keeps its whole one until the end.
+    localInputs[position] = fromMlirTensor(
+        localType(info.operands[position], choice.operands[position]));
     operands.push_back(value);
   }
   SmallVector<Type> types;
