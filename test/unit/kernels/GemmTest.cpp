@@ -138,6 +138,18 @@ TEST(Gemm, BlocksOfK) {
         rng);
 }
 
+TEST(Gemm, RowsThatArePackedFirst) {
+  std::mt19937 rng(11);
+  // Many columns; rows 2 KiB apart; and both with several blocks of k.
+  check({.m = 31, .n = 1050, .k = 77, .packed = true}, rng);
+  check({.m = 31, .n = 1050, .k = 77, .type = DType::F64}, rng);
+  check({.m = 20, .n = 160, .k = 512, .packed = true, .bias = "row"}, rng);
+  check({.m = 6, .n = 160, .k = 512, .packed = true}, rng);
+  check({.m = 33, .n = 150, .k = 1024, .packed = true, .act = "relu"}, rng);
+  check({.m = 33, .n = 150, .k = 1024, .type = DType::F64, .packed = true},
+        rng);
+}
+
 TEST(Gemm, TypesAndTransposes) {
   std::mt19937 rng(4);
   for (DType type : {DType::F32, DType::F64, DType::F16, DType::BF16})
