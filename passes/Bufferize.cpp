@@ -142,9 +142,17 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    for (func::FuncOp function : entryFunctions(module))
-      if (function.getNumResults())
-        resultsToArguments(function);
+    for (func::FuncOp function : entryFunctions(module)) {
+      if (!function.getNumResults())
+        continue;
+      if (!function.getBody().hasOneBlock() ||
+          !llvm::all_of(function.getResultTypes(), llvm::IsaPred<RankedTensorType>)) {
+        function.emitError("is an entry function: it returns ranked tensors, from one "
+                           "block");
+        return signalPassFailure();
+      }
+      resultsToArguments(function);
+    }
 
     IRRewriter rewriter(&getContext());
     bufferization::OneShotBufferizationOptions options;

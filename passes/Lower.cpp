@@ -512,6 +512,12 @@ void Lower::runOnOperation() {
     return signalPassFailure();
   }
   func::FuncOp function = entries.front();
+  for (Type type : function.getArgumentTypes())
+    if (auto memref = dyn_cast<MemRefType>(type); !memref || !memref.hasStaticShape()) {
+      function.emitError() << "takes " << type
+                           << "; inputs and outputs have a static shape";
+      return signalPassFailure();
+    }
   WalkResult grouped = function.walk([](comm::GroupOp op) {
     op.emitOpError("is verified but not lowered yet; without it the started "
                    "transfers run one by one");

@@ -15,6 +15,7 @@
 #include "llvm/ADT/StringSwitch.h"
 
 #include <algorithm>
+#include <set>
 
 using namespace mlir;
 
@@ -86,7 +87,7 @@ bool HloCollectives::isCommunication(const hlo::Instruction &op) {
 static int64_t namedRanks(const hlo::Module &source, bool &channels) {
   int64_t ranks = 1;
   channels = false;
-  std::string_view last;
+  std::set<std::string_view> seen;
   for (const hlo::Computation &computation : source.computations)
     for (const hlo::Instruction &op : computation.instructions) {
       if (!HloCollectives::isCommunication(op))
@@ -94,9 +95,8 @@ static int64_t namedRanks(const hlo::Module &source, bool &channels) {
       channels |= !op.attribute("channel_id").empty();
       for (std::string_view key : {"replica_groups", "source_target_pairs"}) {
         std::string_view text = op.attribute(key);
-        if (text.empty() || text == last)
+        if (text.empty() || !seen.insert(text).second)
           continue;
-        last = text;
         for (auto &group : hlo::parseGroups(text))
           for (int64_t rank : group)
             ranks = std::max(ranks, rank + 1);
@@ -184,6 +184,15 @@ static Mode modeOf(const hlo::Instruction &op, StringRef kind) {
   return both ? CrossBoth : CrossPartition;
 }
 
+bool HloCollectives::spend(int64_t ranks, std::string &error) {
+  if (ranks <= budget) {
+    budget -= ranks;
+    return true;
+  }
+  error = "brings the groups of all collectives above 67108864 ranks";
+  return false;
+}
+
 bool HloCollectives::resolve(const hlo::Instruction &op, StringRef kind, Groups &groups,
                              std::string &error) {
   Mode mode = modeOf(op, kind);
@@ -225,6 +234,9 @@ bool HloCollectives::resolve(const hlo::Instruction &op, StringRef kind, Groups 
     }
     named.push_back({id});
   }
+  // A few words may stand for very many ranks; all groups together are bounded.
+  if (!spend(world(), error))
+    return false;
   groups.clear();
   switch (mode) {
   case Flattened:
@@ -286,7 +298,11 @@ bool HloCollectives::resolvePairs(const hlo::Instruction &op, StringRef kind,
     mode = Flattened;
     limit = world();
   }
-  for (auto &pair : hlo::parseGroups({text.data(), text.size()})) {
+  Groups named = hlo::parseGroups({text.data(), text.size()});
+  int64_t copies = mode == Flattened ? 1 : mode == CrossReplica ? partitions : replicas;
+  if (!spend(static_cast<int64_t>(named.size()) * copies, error))
+    return false;
+  for (auto &pair : named) {
     if (pair.size() != 2 || pair[0] >= limit || pair[1] >= limit) {
       error = "has a source_target_pair that is not two of " + std::to_string(limit) +
               " ranks";

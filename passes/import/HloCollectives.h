@@ -69,12 +69,14 @@ private:
                std::string &error);
   bool resolvePairs(const hlo::Instruction &op, llvm::StringRef kind, Groups &pairs,
                     std::string &error);
+  bool spend(int64_t ranks, std::string &error);
   std::optional<comm::ReductionKind> reductionOf(const hlo::Instruction &op);
 
   mlir::OpBuilder &builder;
   const hlo::Module &source;
   mlir::ModuleOp module;
   int64_t partitions = 1, replicas = 1;
+  int64_t budget = int64_t(1) << 26; ///< ranks in groups and pairs, all together
   std::map<Groups, mlir::FlatSymbolRefAttr> domains;
   /// (text of the groups, how they are meant) -> domain: most instructions repeat
   /// a few texts.

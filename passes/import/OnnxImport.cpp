@@ -18,10 +18,13 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/Path.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 using namespace mlir;
 
@@ -61,7 +64,7 @@ public:
   Importer(MLIRContext *context, const std::vector<onnx::Model> &models,
            const std::string &pattern, const ImportOptions &options)
       : context(context), models(models), model(models.front()), pattern(pattern),
-        options(options), builder(context) {}
+        graph(&models.front().graph), options(options), builder(context) {}
 
   OwningOpRef<ModuleOp> run();
 
@@ -70,6 +73,9 @@ private:
   Value constant(onnx::ValueId id, Location loc);
   Value use(onnx::ValueId id, Location loc);
   LogicalResult node(const onnx::Node &node);
+  LogicalResult branch(const onnx::Node &node, Location loc);
+  LogicalResult arm(const onnx::Node &node, StringRef attribute, Region &region,
+                    Location loc);
   LogicalResult collective(const onnx::Node &node, Location loc, bool &done);
   FlatSymbolRefAttr domain(const std::string &name,
                            const std::vector<std::vector<int64_t>> &groups);
@@ -79,11 +85,13 @@ private:
   const std::vector<onnx::Model> &models;
   const onnx::Model &model; ///< rank 0's, or the only one
   const std::string &pattern;
+  const onnx::Graph *graph; ///< the model's, or the branch that is being read
   const ImportOptions &options;
   OpBuilder builder;
   ModuleOp module;
   func::FuncOp function;
   std::map<onnx::ValueId, Value> values;
+  std::set<std::string> sections; ///< of branches
   bool hasCollectives = false;
 };
 
@@ -110,7 +118,7 @@ LogicalResult Importer::sameGraph(const onnx::Model &other, int64_t rank) {
 }
 
 Value Importer::constant(onnx::ValueId id, Location loc) {
-  const onnx::Value &value = model.graph.values[id];
+  const onnx::Value &value = graph->values[id];
   const onnx::Tensor &data = *value.constant;
   RankedTensorType type = toMlirType(context, data.type);
   OpBuilder::InsertionGuard guard(builder);
@@ -118,7 +126,9 @@ Value Importer::constant(onnx::ValueId id, Location loc) {
   Location nameLoc = NameLoc::get(builder.getStringAttr(value.name));
   uint64_t bytes = data.type.numBytes();
   bool differs = false;
-  for (const onnx::Model &other : models)
+  // Branches are only imported where there is one model.
+  for (const onnx::Model &other :
+       ArrayRef<onnx::Model>(models).drop_front(models.size() > 1 ? 0 : 1))
     differs |= !std::equal(data.bytes.begin(), data.bytes.end(),
                            other.graph.values[id].constant->bytes.begin());
   if (!differs && bytes <= kInlineBytes) {
@@ -139,15 +149,19 @@ Value Importer::constant(onnx::ValueId id, Location loc) {
   }
   auto &store = context->getLoadedDialect<comm::CommDialect>()->getWeightStore();
   std::string file = llvm::sys::path::filename(differs ? pattern : model.path).str();
+  // The graph of a branch may use a name again.
+  std::string section = graph == &model.graph ? value.name : graph->name + "/" + value.name;
+  while (graph != &model.graph && !sections.insert(section).second)
+    section += "'";
   if (differs)
     for (auto [rank, other] : llvm::enumerate(models)) {
       const onnx::Tensor &tensor = *other.graph.values[id].constant;
-      store.add(forRank(file, rank), value.name, {tensor.bytes, tensor.owner});
+      store.add(forRank(file, rank), section, {tensor.bytes, tensor.owner});
     }
   else
-    store.add(file, value.name, {data.bytes, data.owner});
+    store.add(file, section, {data.bytes, data.owner});
   return comm::WeightOp::create(builder, nameLoc, type,
-                                builder.getStringAttr(value.name),
+                                builder.getStringAttr(section),
                                 builder.getStringAttr(file), nullptr, nullptr,
                                 nullptr, nullptr);
 }
@@ -226,7 +240,7 @@ LogicalResult Importer::collective(const onnx::Node &node, Location loc,
       continue;
     Value input = use(node.inputs[i], loc);
     RankedTensorType type =
-        toMlirType(context, model.graph.values[node.outputs[i]].type);
+        toMlirType(context, graph->values[node.outputs[i]].type);
     Value init = tensor::EmptyOp::create(builder, loc, type.getShape(),
                                          type.getElementType());
     int64_t axis = node.intAttr("axis", 0);
@@ -257,6 +271,61 @@ LogicalResult Importer::collective(const onnx::Node &node, Location loc,
   return success();
 }
 
+/// One arm of an If: a graph of its own, whose inputs are the captured values.
+LogicalResult Importer::arm(const onnx::Node &node, StringRef attribute,
+                            Region &region, Location loc) {
+  const auto *attr = node.attribute(attribute.str());
+  const auto &inner = *std::get<std::shared_ptr<onnx::Graph>>(*attr);
+  std::map<onnx::ValueId, Value> outside;
+  for (auto [i, id] : llvm::enumerate(inner.inputs))
+    outside[id] = use(node.inputs[1 + i], loc);
+  std::swap(values, outside);
+  const onnx::Graph *around = std::exchange(graph, &inner);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.createBlock(&region);
+  LogicalResult result = success();
+  for (const onnx::Node &nested : inner.nodes)
+    if (succeeded(result))
+      result = this->node(nested);
+  if (succeeded(result)) {
+    SmallVector<Value> yielded;
+    for (size_t i = 0; i < inner.outputs.size(); ++i)
+      if (node.outputs[i] != onnx::kNoValue)
+        yielded.push_back(use(inner.outputs[i], loc));
+    scf::YieldOp::create(builder, loc, yielded);
+  }
+  graph = around;
+  std::swap(values, outside);
+  return result;
+}
+
+/// An If whose condition is only known at run time.
+LogicalResult Importer::branch(const onnx::Node &node, Location loc) {
+  if (models.size() > 1)
+    return emitError(loc) << model.path << ": node '" << node.name
+                          << "' (If): a set of models per rank cannot branch at run "
+                             "time; make the condition a constant (--const NAME=FILE)";
+  SmallVector<Type> results;
+  for (onnx::ValueId id : node.outputs)
+    if (id != onnx::kNoValue)
+      results.push_back(toMlirType(context, graph->values[id].type));
+  Value condition = use(node.inputs[0], loc);
+  auto type = cast<RankedTensorType>(condition.getType());
+  Value zero = type.getRank() ? Value(arith::ConstantIndexOp::create(builder, loc, 0))
+                              : Value();
+  SmallVector<Value> at(type.getRank(), zero);
+  Value chosen = tensor::ExtractOp::create(builder, loc, condition, at);
+  auto op = scf::IfOp::create(builder, loc, results, chosen);
+  if (failed(arm(node, "then_branch", op.getThenRegion(), loc)) ||
+      failed(arm(node, "else_branch", op.getElseRegion(), loc)))
+    return failure();
+  unsigned next = 0;
+  for (onnx::ValueId id : node.outputs)
+    if (id != onnx::kNoValue)
+      values[id] = op.getResult(next++);
+  return success();
+}
+
 LogicalResult Importer::node(const onnx::Node &node) {
   Location loc = NameLoc::get(builder.getStringAttr(node.name));
   bool done = false;
@@ -264,13 +333,8 @@ LogicalResult Importer::node(const onnx::Node &node) {
     return failure();
   if (done)
     return success();
-  for (auto &[name, attribute] : node.attributes)
-    if (std::holds_alternative<std::shared_ptr<onnx::Graph>>(attribute))
-      return emitError(loc)
-             << model.path << ": node '" << node.name << "' (" << node.opType
-             << ", opset " << node.opset
-             << "): its branch is only chosen at run time, which is not "
-                "supported; make the condition a constant (--const NAME=FILE)";
+  if (node.opType == "If" && node.domain.empty())
+    return branch(node, loc);
   SmallVector<Value> operands;
   SmallVector<int32_t> operandPositions, resultPositions;
   SmallVector<Type> results;
@@ -284,7 +348,7 @@ LogicalResult Importer::node(const onnx::Node &node) {
     if (node.outputs[i] == onnx::kNoValue)
       continue;
     results.push_back(
-        toMlirType(context, model.graph.values[node.outputs[i]].type));
+        toMlirType(context, graph->values[node.outputs[i]].type));
     resultPositions.push_back(i);
   }
   DenseI32ArrayAttr operandAttr, resultAttr;
@@ -368,7 +432,7 @@ OwningOpRef<ModuleOp> importOnnx(MLIRContext *context,
                                  const std::string &pattern,
                                  const ImportOptions &options) {
   context->loadDialect<arith::ArithDialect, comm::CommDialect, func::FuncDialect,
-                       onnxir::OnnxDialect, tensor::TensorDialect>();
+                       onnxir::OnnxDialect, scf::SCFDialect, tensor::TensorDialect>();
   return Importer(context, models, pattern, options).run();
 }
 

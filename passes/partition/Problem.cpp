@@ -18,6 +18,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 #include <map>
 
@@ -242,6 +243,12 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
     } else {
       for (Value operand : op.getOperands())
         info.operands.push_back(tensorOf(operand));
+      // What the regions of a branch capture is consumed whole, like operands.
+      llvm::SetVector<Value> captured;
+      getUsedValuesDefinedAbove(op.getRegions(), captured);
+      for (Value value : captured)
+        if (int32_t tensor = tensorOf(value); tensor >= 0)
+          info.operands.push_back(tensor);
     }
     bound.ops.push_back(&op);
     problem.ops.push_back(std::move(info));
