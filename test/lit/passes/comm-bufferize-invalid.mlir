@@ -5,6 +5,24 @@
 //
 // RUN: comm-opt %s -split-input-file --comm-bufferize -verify-diagnostics
 
+// expected-error @below {{is an entry function: it returns ranked tensors, from one block}}
+func.func @scalar(%n: index) -> index {
+  return %n : index
+}
+
+// -----
+
+// expected-error @below {{is an entry function: it returns ranked tensors, from one block}}
+func.func @branches(%p: i1, %x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  cf.cond_br %p, ^bb1, ^bb2
+^bb1:
+  return %x : tensor<4xf32>
+^bb2:
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 func.func @opaque(%x: tensor<4xf32>) -> tensor<4xf32> {
   // expected-error @below {{op was not bufferized}}
   %r = comm.compute "c"(%x) : (tensor<4xf32>) -> tensor<4xf32>

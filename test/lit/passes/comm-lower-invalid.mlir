@@ -26,6 +26,13 @@ module {
 
 // -----
 
+// expected-error @below {{takes 'index'; inputs and outputs have a static shape}}
+func.func @scalar(%arena: memref<64xi8> {comm.arena}, %n: index) {
+  return
+}
+
+// -----
+
 module attributes {comm.world = 2 : i64} {
   comm.domain @tp groups([[0, 1]])
   func.func @group(%arena: memref<64xi8> {comm.arena}, %x: memref<4xf32>, %y: memref<4xf32>) {
