@@ -46,7 +46,8 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     auto ret = cast<func::ReturnOp>(function.getBody().front().getTerminator());
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       function.setArgAttr(i, "comm.input", builder.getI64IntegerAttr(i));
-      function.setArgAttr(i, "bufferization.writable", builder.getBoolAttr(false));
+      function.setArgAttr(i, "bufferization.writable",
+                          builder.getBoolAttr(false));
     }
     SmallVector<DictionaryAttr> resultAttrs;
     for (unsigned i = 0; i < function.getNumResults(); ++i)
@@ -72,9 +73,9 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     function.removeResAttrsAttr();
   }
 
-  /// Elimination of empty tensors gives a wait the final destination as its outs
-  /// and leaves its start alone. The start follows where that destination is known
-  /// before it; otherwise the wait goes back to what the start has.
+  /// Elimination of empty tensors gives a wait the final destination as its
+  /// outs and leaves its start alone. The start follows where that destination
+  /// is known before it; otherwise the wait goes back to what the start has.
   void rejoinStarts() {
     DominanceInfo dominance(getOperation());
     getOperation().walk([&](comm::WaitOp wait) {
@@ -97,9 +98,9 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
             collective.getCollectiveKind() == comm::CollectiveKind::gather);
   }
 
-  /// Collectives and kernels take plain pointers: a strided operand is copied to
-  /// a dense buffer before, or from one after. What was started takes its results
-  /// from there behind its wait.
+  /// Collectives and kernels take plain pointers: a strided operand is copied
+  /// to a dense buffer before, or from one after. What was started takes its
+  /// results from there behind its wait.
   void makeDense(Operation *op) {
     auto dst = dyn_cast<DestinationStyleOpInterface>(op);
     auto start = dyn_cast<comm::StartOp>(op);
@@ -124,8 +125,10 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
       SmallVector<Value> extents;
       for (int64_t dim = 0; dim < type.getRank(); ++dim)
         if (type.isDynamicDim(dim))
-          extents.push_back(memref::DimOp::create(builder, op->getLoc(), strided, dim));
-      Value buffer = memref::AllocOp::create(builder, op->getLoc(), dense, extents);
+          extents.push_back(
+              memref::DimOp::create(builder, op->getLoc(), strided, dim));
+      Value buffer =
+          memref::AllocOp::create(builder, op->getLoc(), dense, extents);
       if (!written || keepsOuts(op))
         memref::CopyOp::create(builder, op->getLoc(), strided, buffer);
       operand.set(buffer);
@@ -146,9 +149,11 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
       if (!function.getNumResults())
         continue;
       if (!function.getBody().hasOneBlock() ||
-          !llvm::all_of(function.getResultTypes(), llvm::IsaPred<RankedTensorType>)) {
-        function.emitError("is an entry function: it returns ranked tensors, from one "
-                           "block");
+          !llvm::all_of(function.getResultTypes(),
+                        llvm::IsaPred<RankedTensorType>)) {
+        function.emitError(
+            "is an entry function: it returns ranked tensors, from one "
+            "block");
         return signalPassFailure();
       }
       resultsToArguments(function);
@@ -164,7 +169,8 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     if (failed(bufferization::eliminateEmptyTensors(rewriter, module)))
       return signalPassFailure();
     rejoinStarts();
-    if (failed(bufferization::runOneShotModuleBufferize(module, options, state)))
+    if (failed(
+            bufferization::runOneShotModuleBufferize(module, options, state)))
       return signalPassFailure();
 
     SmallVector<Operation *> pointerUsers;

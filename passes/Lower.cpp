@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // From the planned phase to the LLVM dialect. Loops first, by upstream passes;
-// then one dialect conversion in which issues and kernels become calls; then the
-// entry point, the metadata, and the exits on error, which can only be put in
-// once control flow is explicit.
+// then one dialect conversion in which issues and kernels become calls; then
+// the entry point, the metadata, and the exits on error, which can only be put
+// in once control flow is explicit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +64,8 @@ namespace {
 
 /// Site numbers and kernel indices, decided before the conversion.
 struct Numbering {
-  llvm::DenseMap<Operation *, int64_t> sites; ///< issues, and waits by their start
+  llvm::DenseMap<Operation *, int64_t>
+      sites; ///< issues, and waits by their start
   llvm::StringMap<int64_t> kernels;
   llvm::DenseMap<Operation *, BufferShape> inputs, outputs;
 };
@@ -81,8 +82,9 @@ LLVM::LLVMFuncOp declare(OpBuilder &builder, ModuleOp module, StringRef name,
 }
 
 Value constant(OpBuilder &builder, Location loc, int64_t value, unsigned bits) {
-  return LLVM::ConstantOp::create(builder, loc, builder.getIntegerType(bits),
-                                  builder.getIntegerAttr(builder.getIntegerType(bits), value));
+  return LLVM::ConstantOp::create(
+      builder, loc, builder.getIntegerType(bits),
+      builder.getIntegerAttr(builder.getIntegerType(bits), value));
 }
 
 /// Loads a field of concord_step_args, which is the first argument of the
@@ -92,17 +94,19 @@ Value stepField(OpBuilder &builder, Operation *op, size_t offset, Type type) {
   Value args = function.getArgument(0);
   auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
   if (args.getType() != pointer)
-    args = UnrealizedConversionCastOp::create(builder, op->getLoc(), pointer, args)
-               .getResult(0);
-  Value field = LLVM::GEPOp::create(builder, op->getLoc(), pointer,
-                                    builder.getI8Type(), args,
-                                    LLVM::GEPArg(static_cast<int32_t>(offset)));
+    args =
+        UnrealizedConversionCastOp::create(builder, op->getLoc(), pointer, args)
+            .getResult(0);
+  Value field =
+      LLVM::GEPOp::create(builder, op->getLoc(), pointer, builder.getI8Type(),
+                          args, LLVM::GEPArg(static_cast<int32_t>(offset)));
   return LLVM::LoadOp::create(builder, op->getLoc(), type, field);
 }
 
 /// Stack memory of `bytes`, in the function's entry block: a loop must not grow
 /// the stack.
-Value stackSlot(OpBuilder &builder, Operation *op, Type element, int64_t count) {
+Value stackSlot(OpBuilder &builder, Operation *op, Type element,
+                int64_t count) {
   OpBuilder::InsertionGuard guard(builder);
   auto function = op->getParentOfType<FunctionOpInterface>();
   builder.setInsertionPointToStart(&function.getFunctionBody().front());
@@ -116,7 +120,8 @@ protected:
   CommPattern(const LLVMTypeConverter &converter, const Numbering &numbering)
       : converter(converter), numbering(numbering) {}
 
-  Value pointerOf(OpBuilder &builder, Location loc, Value descriptor, Type type) const {
+  Value pointerOf(OpBuilder &builder, Location loc, Value descriptor,
+                  Type type) const {
     return MemRefDescriptor(descriptor)
         .bufferPtr(builder, loc, converter, cast<MemRefType>(type));
   }
@@ -124,8 +129,9 @@ protected:
   const Numbering &numbering;
 };
 
-struct IssueLowering : OpInterfaceConversionPattern<comm::CollectiveOpInterface>,
-                       CommPattern {
+struct IssueLowering
+    : OpInterfaceConversionPattern<comm::CollectiveOpInterface>,
+      CommPattern {
   IssueLowering(const LLVMTypeConverter &converter, const Numbering &numbering)
       : OpInterfaceConversionPattern(converter, &converter.getContext()),
         CommPattern(converter, numbering) {}
@@ -137,7 +143,8 @@ struct IssueLowering : OpInterfaceConversionPattern<comm::CollectiveOpInterface>
     MLIRContext *context = op->getContext();
     auto pointer = LLVM::LLVMPointerType::get(context);
     Type i64 = rewriter.getI64Type(), i32 = rewriter.getI32Type();
-    auto bufferType = LLVM::LLVMStructType::getLiteral(context, {pointer, i64, i64, i64});
+    auto bufferType =
+        LLVM::LLVMStructType::getLiteral(context, {pointer, i64, i64, i64});
     SmallVector<std::pair<unsigned, BufferShape>> buffers;
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value operand = op->getOperand(i);
@@ -147,7 +154,8 @@ struct IssueLowering : OpInterfaceConversionPattern<comm::CollectiveOpInterface>
       else if (operand == op.getCollectiveOutput())
         buffers.push_back({i, numbering.outputs.lookup(op)});
     }
-    Value array = stackSlot(rewriter, op, bufferType, std::max<size_t>(1, buffers.size()));
+    Value array = stackSlot(rewriter, op, bufferType,
+                            std::max<size_t>(1, buffers.size()));
     for (auto [index, entry] : llvm::enumerate(buffers)) {
       auto &[operand, shape] = entry;
       Value fields[] = {pointerOf(rewriter, loc, operands[operand],
@@ -158,16 +166,19 @@ struct IssueLowering : OpInterfaceConversionPattern<comm::CollectiveOpInterface>
       for (auto [f, value] : llvm::enumerate(fields)) {
         Value at = LLVM::GEPOp::create(
             rewriter, loc, pointer, bufferType, array,
-            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(index), static_cast<int32_t>(f)});
+            ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(index),
+                                   static_cast<int32_t>(f)});
         LLVM::StoreOp::create(rewriter, loc, value, at);
       }
     }
-    auto callee = declare(rewriter, op->getParentOfType<ModuleOp>(), "concord_issue",
-                          {pointer, i32, pointer, i32});
-    Value ctx = stepField(rewriter, op, offsetof(concord_step_args, context), pointer);
-    LLVM::CallOp::create(rewriter, loc, callee,
-                         ValueRange{ctx, constant(rewriter, loc, numbering.sites.lookup(op), 32),
-                                    array, constant(rewriter, loc, buffers.size(), 32)});
+    auto callee = declare(rewriter, op->getParentOfType<ModuleOp>(),
+                          "concord_issue", {pointer, i32, pointer, i32});
+    Value ctx =
+        stepField(rewriter, op, offsetof(concord_step_args, context), pointer);
+    LLVM::CallOp::create(
+        rewriter, loc, callee,
+        ValueRange{ctx, constant(rewriter, loc, numbering.sites.lookup(op), 32),
+                   array, constant(rewriter, loc, buffers.size(), 32)});
     if (op->getNumResults()) {
       // The future: its wait knows the site, nothing is carried at run time.
       rewriter.replaceOp(op, constant(rewriter, loc, 0, 32));
@@ -185,12 +196,15 @@ struct WaitLowering : ConvertOpToLLVMPattern<comm::WaitOp> {
   matchAndRewrite(comm::WaitOp op, OpAdaptor,
                   ConversionPatternRewriter &rewriter) const override {
     auto pointer = LLVM::LLVMPointerType::get(op->getContext());
-    auto callee = declare(rewriter, op->getParentOfType<ModuleOp>(),
-                          "concord_site_wait", {pointer, rewriter.getI32Type()});
-    Value ctx = stepField(rewriter, op, offsetof(concord_step_args, context), pointer);
+    auto callee =
+        declare(rewriter, op->getParentOfType<ModuleOp>(), "concord_site_wait",
+                {pointer, rewriter.getI32Type()});
+    Value ctx =
+        stepField(rewriter, op, offsetof(concord_step_args, context), pointer);
     LLVM::CallOp::create(
         rewriter, op.getLoc(), callee,
-        ValueRange{ctx, constant(rewriter, op.getLoc(), numbering.sites.lookup(op), 32)});
+        ValueRange{ctx, constant(rewriter, op.getLoc(),
+                                 numbering.sites.lookup(op), 32)});
     rewriter.eraseOp(op);
     return success();
   }
@@ -206,7 +220,8 @@ struct KernelLowering : ConvertOpToLLVMPattern<comm::KernelOp>, CommPattern {
     Location loc = op.getLoc();
     auto pointer = LLVM::LLVMPointerType::get(op->getContext());
     SmallVector<Value> present;
-    for (auto [value, original] : llvm::zip(adaptor.getInputs(), op.getInputs()))
+    for (auto [value, original] :
+         llvm::zip(adaptor.getInputs(), op.getInputs()))
       present.push_back(pointerOf(rewriter, loc, value, original.getType()));
     for (auto [value, original] : llvm::zip(adaptor.getInits(), op.getInits()))
       present.push_back(pointerOf(rewriter, loc, value, original.getType()));
@@ -228,22 +243,24 @@ struct KernelLowering : ConvertOpToLLVMPattern<comm::KernelOp>, CommPattern {
                                      LLVM::GEPArg(static_cast<int32_t>(i)));
       LLVM::StoreOp::create(rewriter, loc, value, at);
     }
-    Value kernels = stepField(rewriter, op, offsetof(concord_step_args, kernels), pointer);
+    Value kernels =
+        stepField(rewriter, op, offsetof(concord_step_args, kernels), pointer);
     Value slot = LLVM::GEPOp::create(
         rewriter, loc, pointer, pointer, kernels,
-        LLVM::GEPArg(static_cast<int32_t>(numbering.kernels.lookup(op.getDescription()))));
+        LLVM::GEPArg(static_cast<int32_t>(
+            numbering.kernels.lookup(op.getDescription()))));
     Value handle = LLVM::LoadOp::create(rewriter, loc, pointer, slot);
     auto callee = declare(rewriter, op->getParentOfType<ModuleOp>(),
                           "concord_kernel_run", {pointer, pointer, pointer});
-    LLVM::CallOp::create(rewriter, loc, callee, ValueRange{handle, array, workspace});
+    LLVM::CallOp::create(rewriter, loc, callee,
+                         ValueRange{handle, array, workspace});
     rewriter.eraseOp(op);
     return success();
   }
 };
 
 /// comm.rank and comm.size: a table over world ranks.
-template <typename OpTy>
-struct QueryLowering : ConvertOpToLLVMPattern<OpTy> {
+template <typename OpTy> struct QueryLowering : ConvertOpToLLVMPattern<OpTy> {
   using ConvertOpToLLVMPattern<OpTy>::ConvertOpToLLVMPattern;
   LogicalResult
   matchAndRewrite(OpTy op, typename OpTy::Adaptor,
@@ -259,7 +276,8 @@ struct QueryLowering : ConvertOpToLLVMPattern<OpTy> {
                           : static_cast<int64_t>(group.size());
     auto pointer = LLVM::LLVMPointerType::get(op->getContext());
     std::string name = (Twine("concord.") + op->getName().stripDialect() + "." +
-                        op.getDomain()).str();
+                        op.getDomain())
+                           .str();
     if (!module.template lookupSymbol<LLVM::GlobalOp>(name)) {
       OpBuilder::InsertionGuard guard(rewriter);
       rewriter.setInsertionPointToStart(module.getBody());
@@ -271,11 +289,14 @@ struct QueryLowering : ConvertOpToLLVMPattern<OpTy> {
     Value base = LLVM::AddressOfOp::create(rewriter, loc, pointer, name);
     Value rank = stepField(rewriter, op, offsetof(concord_step_args, rank),
                            rewriter.getI32Type());
-    Value wide = LLVM::SExtOp::create(rewriter, loc, rewriter.getI64Type(), rank);
-    Value at = LLVM::GEPOp::create(rewriter, loc, pointer, rewriter.getI64Type(),
-                                   base, ArrayRef<LLVM::GEPArg>{wide});
-    rewriter.replaceOp(op, LLVM::LoadOp::create(rewriter, loc, rewriter.getI64Type(), at)
-                               .getOperation());
+    Value wide =
+        LLVM::SExtOp::create(rewriter, loc, rewriter.getI64Type(), rank);
+    Value at =
+        LLVM::GEPOp::create(rewriter, loc, pointer, rewriter.getI64Type(), base,
+                            ArrayRef<LLVM::GEPArg>{wide});
+    rewriter.replaceOp(
+        op, LLVM::LoadOp::create(rewriter, loc, rewriter.getI64Type(), at)
+                .getOperation());
     return success();
   }
 };
@@ -288,10 +309,12 @@ struct Lower : public concord::impl::CommLowerBase<Lower> {
   using CommLowerBase::CommLowerBase;
 
   LogicalResult loops(ModuleOp module);
-  void hoistWeights(func::FuncOp function, SmallVectorImpl<Attribute> &parameters);
+  void hoistWeights(func::FuncOp function,
+                    SmallVectorImpl<Attribute> &parameters);
   LogicalResult convert(ModuleOp module, const Numbering &numbering);
   void exitOnError(LLVM::LLVMFuncOp function);
-  void entryPoint(ModuleOp module, LLVM::LLVMFuncOp body, const Metadata &metadata);
+  void entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
+                  const Metadata &metadata);
   void runOnOperation() override;
 };
 
@@ -309,7 +332,8 @@ static void copiesToLinalg(ModuleOp module) {
     if (dense(op.getSource()) && dense(op.getTarget()))
       continue;
     OpBuilder builder(op);
-    linalg::CopyOp::create(builder, op.getLoc(), op.getSource(), op.getTarget());
+    linalg::CopyOp::create(builder, op.getLoc(), op.getSource(),
+                           op.getTarget());
     op.erase();
   }
 }
@@ -366,8 +390,8 @@ static void emptyArguments(func::FuncOp function) {
       continue;
     argument.setType(MemRefType::get({1}, builder.getI8Type()));
     Value zero = arith::ConstantIndexOp::create(builder, function.getLoc(), 0);
-    auto view = memref::ViewOp::create(builder, function.getLoc(), type, argument,
-                                       zero, ValueRange());
+    auto view = memref::ViewOp::create(builder, function.getLoc(), type,
+                                       argument, zero, ValueRange());
     argument.replaceAllUsesExcept(view, view);
   }
   function.setType(builder.getFunctionType(body.getArgumentTypes(),
@@ -379,9 +403,8 @@ LogicalResult Lower::convert(ModuleOp module, const Numbering &numbering) {
   LowerToLLVMOptions options(context);
   options.useBarePtrCallConv = true;
   LLVMTypeConverter converter(context, options);
-  converter.addConversion([&](comm::FutureType) -> Type {
-    return IntegerType::get(context, 32);
-  });
+  converter.addConversion(
+      [&](comm::FutureType) -> Type { return IntegerType::get(context, 32); });
   RewritePatternSet patterns(context);
   arith::populateArithToLLVMConversionPatterns(converter, patterns);
   cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
@@ -390,8 +413,10 @@ LogicalResult Lower::convert(ModuleOp module, const Numbering &numbering) {
   ub::populateUBToLLVMConversionPatterns(converter, patterns);
   populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);
   populateFuncToLLVMConversionPatterns(converter, patterns);
-  patterns.add<IssueLowering, WaitLowering, KernelLowering>(converter, numbering);
-  patterns.add<QueryLowering<comm::RankOp>, QueryLowering<comm::SizeOp>>(converter);
+  patterns.add<IssueLowering, WaitLowering, KernelLowering>(converter,
+                                                            numbering);
+  patterns.add<QueryLowering<comm::RankOp>, QueryLowering<comm::SizeOp>>(
+      converter);
   LLVMConversionTarget target(*context);
   target.addLegalOp<ModuleOp>();
   // Definitions at module level are needed until the patterns have read them.
@@ -405,8 +430,9 @@ void Lower::exitOnError(LLVM::LLVMFuncOp function) {
   SmallVector<LLVM::CallOp> calls;
   function.walk([&](LLVM::CallOp call) {
     auto callee = call.getCallee();
-    if (callee && (*callee == "concord_issue" || *callee == "concord_site_wait" ||
-                   *callee == "concord_kernel_run"))
+    if (callee &&
+        (*callee == "concord_issue" || *callee == "concord_site_wait" ||
+         *callee == "concord_kernel_run"))
       calls.push_back(call);
   });
   OpBuilder builder(function.getContext());
@@ -421,19 +447,21 @@ void Lower::exitOnError(LLVM::LLVMFuncOp function) {
     Block *rest = call->getBlock()->splitBlock(call->getNextNode());
     builder.setInsertionPointToEnd(call->getBlock());
     Value zero = constant(builder, call.getLoc(), 0, 32);
-    Value bad = LLVM::ICmpOp::create(builder, call.getLoc(), LLVM::ICmpPredicate::ne,
-                                     call.getResult(), zero);
-    LLVM::CondBrOp::create(builder, call.getLoc(), bad, exit, ValueRange{call.getResult()},
-                           rest, ValueRange{});
+    Value bad =
+        LLVM::ICmpOp::create(builder, call.getLoc(), LLVM::ICmpPredicate::ne,
+                             call.getResult(), zero);
+    LLVM::CondBrOp::create(builder, call.getLoc(), bad, exit,
+                           ValueRange{call.getResult()}, rest, ValueRange{});
   }
 }
 
-static LLVM::GlobalOp bytesGlobal(OpBuilder &builder, Location loc, StringRef name,
-                                  StringRef section, StringRef data) {
+static LLVM::GlobalOp bytesGlobal(OpBuilder &builder, Location loc,
+                                  StringRef name, StringRef section,
+                                  StringRef data) {
   auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), data.size());
-  auto global = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/true,
-                                       LLVM::Linkage::Internal, name,
-                                       builder.getStringAttr(data), /*alignment=*/8);
+  auto global = LLVM::GlobalOp::create(
+      builder, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal, name,
+      builder.getStringAttr(data), /*alignment=*/8);
   global.setSection(section);
   return global;
 }
@@ -447,18 +475,20 @@ void Lower::entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
   auto pointer = LLVM::LLVMPointerType::get(&getContext());
   Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
   builder.setInsertionPointToEnd(module.getBody());
-  auto step = LLVM::LLVMFuncOp::create(builder, loc, "concord_step",
-                                       LLVM::LLVMFunctionType::get(i32, {pointer}),
-                                       LLVM::Linkage::Internal);
+  auto step = LLVM::LLVMFuncOp::create(
+      builder, loc, "concord_step", LLVM::LLVMFunctionType::get(i32, {pointer}),
+      LLVM::Linkage::Internal);
   Block *entry = step.addEntryBlock(builder);
   builder.setInsertionPointToEnd(entry);
   Value args = entry->getArgument(0);
   auto field = [&](size_t offset) {
-    Value at = LLVM::GEPOp::create(builder, loc, pointer, builder.getI8Type(), args,
-                                   LLVM::GEPArg(static_cast<int32_t>(offset)));
+    Value at =
+        LLVM::GEPOp::create(builder, loc, pointer, builder.getI8Type(), args,
+                            LLVM::GEPArg(static_cast<int32_t>(offset)));
     return LLVM::LoadOp::create(builder, loc, pointer, at);
   };
-  SmallVector<Value> operands = {args, field(offsetof(concord_step_args, arena))};
+  SmallVector<Value> operands = {args,
+                                 field(offsetof(concord_step_args, arena))};
   auto unpack = [&](size_t offset, size_t count) {
     Value array = field(offset);
     for (size_t i = 0; i < count; ++i) {
@@ -483,9 +513,9 @@ void Lower::entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
   bytesGlobal(builder, loc, "concord.plan", ".concord.plan", plan);
   auto type = LLVM::LLVMStructType::getLiteral(
       &getContext(), {i32, i32, pointer, pointer, i64, pointer, pointer});
-  auto program = LLVM::GlobalOp::create(builder, loc, type, /*isConstant=*/false,
-                                        LLVM::Linkage::External,
-                                        CONCORD_PROGRAM_SYMBOL, Attribute());
+  auto program = LLVM::GlobalOp::create(
+      builder, loc, type, /*isConstant=*/false, LLVM::Linkage::External,
+      CONCORD_PROGRAM_SYMBOL, Attribute());
   Block *init = builder.createBlock(&program.getInitializerRegion());
   builder.setInsertionPointToEnd(init);
   Value fields[] = {
@@ -513,7 +543,8 @@ void Lower::runOnOperation() {
   }
   func::FuncOp function = entries.front();
   for (Type type : function.getArgumentTypes())
-    if (auto memref = dyn_cast<MemRefType>(type); !memref || !memref.hasStaticShape()) {
+    if (auto memref = dyn_cast<MemRefType>(type);
+        !memref || !memref.hasStaticShape()) {
       function.emitError() << "takes " << type
                            << "; inputs and outputs have a static shape";
       return signalPassFailure();
@@ -548,10 +579,12 @@ void Lower::runOnOperation() {
     if (auto wait = dyn_cast<comm::WaitOp>(op))
       numbering.sites[op] = numbering.sites.lookup(wait.getStart());
     if (auto kernel = dyn_cast<comm::KernelOp>(op))
-      if (numbering.kernels.try_emplace(kernel.getDescription(), kernels.size()).second)
+      if (numbering.kernels.try_emplace(kernel.getDescription(), kernels.size())
+              .second)
         kernels.push_back(kernel.getDescription().str());
   });
-  Metadata metadata = describeArtefact(module, function, *plan, kernels, parameters);
+  Metadata metadata =
+      describeArtefact(module, function, *plan, kernels, parameters);
 
   if (failed(loops(module)))
     return signalPassFailure();
@@ -584,7 +617,6 @@ void Lower::runOnOperation() {
   body.setLinkage(LLVM::Linkage::Internal);
   exitOnError(body);
   entryPoint(module, body, metadata);
-  module->setAttr("comm.parameters",
-                  ArrayAttr::get(&getContext(), parameters));
+  module->setAttr("comm.parameters", ArrayAttr::get(&getContext(), parameters));
   setPhase(module, Phase::Lowered);
 }

@@ -7,8 +7,8 @@
 //
 // With one program that every rank runs, program order is one order that all
 // ranks agree on and that respects data dependences; carrying all issues on one
-// lane carries it to the device. Whoever schedules the operations anew (XLA, for
-// a module that came from HLO) needs to keep less than that: only the order
+// lane carries it to the device. Whoever schedules the operations anew (XLA,
+// for a module that came from HLO) needs to keep less than that: only the order
 // inside the cyclic blocks of the rank-group graph, and of that only what data
 // dependences do not say already. Those pairs are the `edges` of comm.order.
 //
@@ -57,9 +57,9 @@ cyclicBlocks(const order::Certificate &certificate, const plan::Plan &plan,
   return result;
 }
 
-/// Chains the issues of each cyclic block in program order, region by region, and
-/// follows the critical path with and without the chain. Linear in operations
-/// times blocks.
+/// Chains the issues of each cyclic block in program order, region by region,
+/// and follows the critical path with and without the chain. Linear in
+/// operations times blocks.
 class Chains {
 public:
   Chains(const llvm::StringMap<SmallVector<uint32_t>> &blocks, uint32_t count)
@@ -91,7 +91,8 @@ private:
     span.last[block] = site;
   }
   Span emptySpan() const {
-    return {SmallVector<int64_t, 2>(count, -1), SmallVector<int64_t, 2>(count, -1)};
+    return {SmallVector<int64_t, 2>(count, -1),
+            SmallVector<int64_t, 2>(count, -1)};
   }
   Path durationOf(Operation *op);
 
@@ -111,7 +112,8 @@ Chains::Path Chains::durationOf(Operation *op) {
   } else if (auto issue = dyn_cast<comm::CollectiveOpInterface>(op)) {
     seconds = kLaunchSeconds;
     for (Value data : {issue.getCollectiveInput(), issue.getCollectiveOutput()})
-      if (auto type = data ? dyn_cast<ShapedType>(data.getType()) : ShapedType();
+      if (auto type =
+              data ? dyn_cast<ShapedType>(data.getType()) : ShapedType();
           type && type.hasStaticShape())
         seconds += static_cast<double>(type.getNumElements()) *
                    elementBytes(type.getElementType()) / kLinkBytesPerSecond;
@@ -139,7 +141,8 @@ Chains::Path Chains::run(Block &block) {
       for (uint32_t b = 0; b < count; ++b)
         state.reached[b] = std::max(state.reached[b], from->second.reached[b]);
       state.finish.free = std::max(state.finish.free, from->second.finish.free);
-      state.finish.ordered = std::max(state.finish.ordered, from->second.finish.ordered);
+      state.finish.ordered =
+          std::max(state.finish.ordered, from->second.finish.ordered);
     }
     Path duration = durationOf(&op);
     Span span = emptySpan();
@@ -164,7 +167,8 @@ Chains::Path Chains::run(Block &block) {
       if (last[b].site >= 0 && state.reached[b] < last[b].position) {
         // Two blocks may ask for the same pair.
         size_t size = edges.size();
-        if (size < 2 || edges[size - 2] != last[b].site || edges[size - 1] != span.first[b])
+        if (size < 2 || edges[size - 2] != last[b].site ||
+            edges[size - 1] != span.first[b])
           edges.append({last[b].site, span.first[b]});
         state.finish.ordered = std::max(state.finish.ordered, last[b].finish);
       }
@@ -200,7 +204,8 @@ Chains::Path Chains::run(Block &block) {
 struct Order : public concord::impl::CommOrderBase<Order> {
   using CommOrderBase::CommOrderBase;
 
-  /// What the certificate rests on: no order at all, the walk test, or the order.
+  /// What the certificate rests on: no order at all, the walk test, or the
+  /// order.
   static StringRef ground(const order::Certificate &certificate) {
     if (certificate.graph.forest())
       return "forest";
@@ -263,9 +268,9 @@ struct Order : public concord::impl::CommOrderBase<Order> {
       for (const std::string &text : certificate.assumes)
         if (!llvm::is_contained(assumes, StringRef(text)))
           assumes.push_back(text);
-      comm::CertificateOp::create(builder, module.getLoc(), 1, ground(certificate),
-                                  plan::toHex(plan::digest(*plan)),
-                                  builder.getStrArrayAttr(assumes));
+      comm::CertificateOp::create(
+          builder, module.getLoc(), 1, ground(certificate),
+          plan::toHex(plan::digest(*plan)), builder.getStrArrayAttr(assumes));
     }
     setPhase(module, std::max(getPhase(module), Phase::Ordered));
   }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One axis of the mesh after another: bind the sharding problem, solve it, apply
-// the solution (passes/partition; the solver is analysis/sharding).
+// One axis of the mesh after another: bind the sharding problem, solve it,
+// apply the solution (passes/partition; the solver is analysis/sharding).
 //
 //===----------------------------------------------------------------------===//
 
@@ -48,8 +48,9 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     options.replicateInputs = replicateInputs;
     options.replicateOutputs = replicateOutputs;
     if (name == "pp")
-      return function.emitError("mesh axis pp: pipeline stages are not supported "
-                                "yet; use dp, tp or ep");
+      return function.emitError(
+          "mesh axis pp: pipeline stages are not supported "
+          "yet; use dp, tp or ep");
 
     // Dead operations would be solved for, and could ask for collectives.
     IRRewriter rewriter(&getContext());
@@ -59,23 +60,26 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     if (failed(bindProblem(function, options, bound)))
       return failure();
     if (auto refusal = sharding::checkMesh(bound.problem, name)) {
-      Operation *op = refusal->op >= 0 ? bound.ops[refusal->op] : function.getOperation();
+      Operation *op =
+          refusal->op >= 0 ? bound.ops[refusal->op] : function.getOperation();
       return emitError(op->getLoc()) << refusal->message;
     }
     sharding::Solution solution;
     try {
       solution = sharding::solve(bound.problem);
     } catch (const std::exception &error) {
-      return function.emitError() << "mesh axis " << name << ": " << error.what();
+      return function.emitError()
+             << "mesh axis " << name << ": " << error.what();
     }
     explain(function, function.getLoc(), "comm-partition", "solve",
-            "least-predicted-time", "axis=" + Twine(name) + " seconds=" +
-                                        std::to_string(solution.seconds));
+            "least-predicted-time",
+            "axis=" + Twine(name) +
+                " seconds=" + std::to_string(solution.seconds));
     for (auto &[tensor, reason] : solution.wholeWeights)
       if (auto weight = bound.values[tensor].getDefiningOp<comm::WeightOp>())
         emitWarning(weight.getLoc())
-            << "parameter '" << weight.getSection() << "' stays whole on every rank of "
-            << name << ": " << reason;
+            << "parameter '" << weight.getSection()
+            << "' stays whole on every rank of " << name << ": " << reason;
 
     FlatSymbolRefAttr domain = FlatSymbolRefAttr::get(&getContext(), name);
     ModuleOp module = getOperation();
@@ -100,9 +104,11 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     if (auto attr = module->getAttrOfType<ArrayAttr>("comm.mesh"))
       for (Attribute entry : attr) {
         auto axis = dyn_cast<ArrayAttr>(entry);
-        auto name = axis && axis.size() == 2 ? dyn_cast<StringAttr>(axis[0]) : StringAttr();
+        auto name = axis && axis.size() == 2 ? dyn_cast<StringAttr>(axis[0])
+                                             : StringAttr();
         auto size = name ? dyn_cast<IntegerAttr>(axis[1]) : IntegerAttr();
-        if (!size || size.getValue().getSignificantBits() > 32 || size.getInt() < 1) {
+        if (!size || size.getValue().getSignificantBits() > 32 ||
+            size.getInt() < 1) {
           module.emitError("comm.mesh is a list of [name, size]");
           return signalPassFailure();
         }

@@ -23,7 +23,7 @@ namespace concord {
 
 /// The phases of a module, in order (design §4).
 enum class Phase {
-  Foreign,     ///< no comm.phase: IR that Concord did not make
+  Foreign, ///< no comm.phase: IR that Concord did not make
   Imported,
   Partitioned,
   Decomposed,
@@ -36,22 +36,25 @@ Phase getPhase(mlir::Operation *module);
 void setPhase(mlir::Operation *module, Phase phase);
 
 struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
-  Option<std::string> to{*this, "to",
-                         llvm::cl::desc("Stop after this phase: partitioned, "
-                                        "decomposed, ordered, planned, lowered"),
-                         llvm::cl::init("planned")};
+  Option<std::string> to{
+      *this, "to",
+      llvm::cl::desc("Stop after this phase: partitioned, "
+                     "decomposed, ordered, planned, lowered"),
+      llvm::cl::init("planned")};
   Option<bool> recognize{*this, "recognize",
                          llvm::cl::desc("Recognise composite operations "
                                         "(normalisation, GELU, attention)"),
                          llvm::cl::init(true)};
-  Option<bool> fuseElementwise{*this, "fuse-elementwise",
-                               llvm::cl::desc("Fuse chains of elementwise operations"),
-                               llvm::cl::init(true)};
+  Option<bool> fuseElementwise{
+      *this, "fuse-elementwise",
+      llvm::cl::desc("Fuse chains of elementwise operations"),
+      llvm::cl::init(true)};
 };
 
-/// From any phase up to `options.to`; a phase that the module is already past is
-/// skipped.
-void buildPipeline(mlir::OpPassManager &manager, const PipelineOptions &options);
+/// From any phase up to `options.to`; a phase that the module is already past
+/// is skipped.
+void buildPipeline(mlir::OpPassManager &manager,
+                   const PipelineOptions &options);
 
 /// Registers all passes and `comm-pipeline`.
 void registerConcordPasses();

@@ -6,7 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The order of passes, phase by phase. A pass skips a module that is already
-// past its phase, so the pipeline can take up a module that was saved in between.
+// past its phase, so the pipeline can take up a module that was saved in
+// between.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,9 +24,9 @@ using namespace mlir;
 
 namespace concord {
 
-static constexpr StringLiteral kPhases[] = {"",        "imported",   "partitioned",
-                                            "decomposed", "ordered", "planned",
-                                            "lowered"};
+static constexpr StringLiteral kPhases[] = {
+    "",        "imported", "partitioned", "decomposed",
+    "ordered", "planned",  "lowered"};
 
 Phase getPhase(Operation *module) {
   auto attr = module->getAttrOfType<StringAttr>("comm.phase");
@@ -38,8 +39,9 @@ Phase getPhase(Operation *module) {
 }
 
 void setPhase(Operation *module, Phase phase) {
-  module->setAttr("comm.phase", StringAttr::get(module->getContext(),
-                                                kPhases[static_cast<int>(phase)]));
+  module->setAttr(
+      "comm.phase",
+      StringAttr::get(module->getContext(), kPhases[static_cast<int>(phase)]));
 }
 
 namespace {
@@ -152,8 +154,8 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
 void registerConcordPasses() {
   registerConcordPassesPasses();
   PassPipelineRegistration<PipelineOptions>(
-      "comm-pipeline", "From any phase to a planned (or, with to=, another) one",
-      buildPipeline);
+      "comm-pipeline",
+      "From any phase to a planned (or, with to=, another) one", buildPipeline);
 }
 
 } // namespace concord

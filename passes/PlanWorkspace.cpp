@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Lifetimes are intervals over the top-level operations of the function; offsets
-// are chosen largest first, each at the lowest place that no buffer live at the
-// same time occupies (the greedy-by-size rule of Pisarchyk and Lee, "Efficient
-// Memory Management for Deep Neural Net Inference", 2020).
+// Lifetimes are intervals over the top-level operations of the function;
+// offsets are chosen largest first, each at the lowest place that no buffer
+// live at the same time occupies (the greedy-by-size rule of Pisarchyk and Lee,
+// "Efficient Memory Management for Deep Neural Net Inference", 2020).
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,9 @@ struct Planned {
   int64_t offset = 0;
 };
 
-int64_t alignUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+int64_t alignUp(int64_t value, int64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 /// Assigns offsets; returns the size of the arena.
 int64_t place(MutableArrayRef<Planned> buffers) {
@@ -92,16 +94,19 @@ struct PlanWorkspace
 
   LogicalResult plan(func::FuncOp function) {
     if (!function.getBody().hasOneBlock())
-      return function.emitError("has branches between blocks; only structured control "
-                                "flow (scf) can be planned");
+      return function.emitError(
+          "has branches between blocks; only structured control "
+          "flow (scf) can be planned");
     Block &body = function.getBody().front();
     // An allocation inside a region lives as long as the region's operation.
     SmallVector<memref::AllocOp> allocs;
     function.walk([&](memref::AllocOp op) { allocs.push_back(op); });
     for (memref::AllocOp op : allocs) {
-      if (!op.getType().hasStaticShape() || !op.getType().getLayout().isIdentity())
-        return op.emitOpError("cannot be planned: its shape is only known at run "
-                              "time; fix the dimension with --dim");
+      if (!op.getType().hasStaticShape() ||
+          !op.getType().getLayout().isIdentity())
+        return op.emitOpError(
+            "cannot be planned: its shape is only known at run "
+            "time; fix the dimension with --dim");
       if (op->getBlock() != &body)
         op->moveBefore(body.findAncestorOpInBlock(*op));
     }
@@ -141,13 +146,14 @@ struct PlanWorkspace
       last.push_back(buffer.life.last);
     }
     builder.setInsertionPointAfter(function);
-    comm::ArenaOp::create(builder, function.getLoc(),
-                          function.getSymName(), size, align,
-                          lowerBound(buffers), offsets, sizes, first, last);
+    comm::ArenaOp::create(builder, function.getLoc(), function.getSymName(),
+                          size, align, lowerBound(buffers), offsets, sizes,
+                          first, last);
     arenaBytes += size;
     explain(function, function.getLoc(), "comm-plan-workspace", "place",
             "greedy-by-size",
-            "bytes=" + Twine(size) + " lower_bound_bytes=" + Twine(lowerBound(buffers)) +
+            "bytes=" + Twine(size) +
+                " lower_bound_bytes=" + Twine(lowerBound(buffers)) +
                 " buffers=" + Twine(buffers.size()));
     return success();
   }
@@ -155,7 +161,8 @@ struct PlanWorkspace
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (align < 1 || (align & (align - 1)) || align > 4096) {
-      module.emitError("comm-plan-workspace: align is a power of two up to 4096");
+      module.emitError(
+          "comm-plan-workspace: align is a power of two up to 4096");
       return signalPassFailure();
     }
     auto isPlanned = [](func::FuncOp function) {
@@ -163,7 +170,8 @@ struct PlanWorkspace
              function.getArgAttr(0, "comm.arena");
     };
     // A plan stays with the function that was rewritten for it.
-    for (auto arena : llvm::make_early_inc_range(module.getOps<comm::ArenaOp>()))
+    for (auto arena :
+         llvm::make_early_inc_range(module.getOps<comm::ArenaOp>()))
       if (!isPlanned(module.lookupSymbol<func::FuncOp>(arena.getProgram())))
         arena.erase();
     for (func::FuncOp function : entryFunctions(module)) {

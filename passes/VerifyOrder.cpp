@@ -61,7 +61,8 @@ struct VerifyOrder : public concord::impl::CommVerifyOrderBase<VerifyOrder> {
     llvm::StringMap<Location> locations;
     for (func::FuncOp function : entryFunctions(module))
       for (comm::CollectiveOpInterface issue : issuesOf(function))
-        locations.try_emplace(describeLocation(issue->getLoc()), issue->getLoc());
+        locations.try_emplace(describeLocation(issue->getLoc()),
+                              issue->getLoc());
     for (const order::Finding &finding : certificate.faults)
       report(finding, locations);
     if (certificate.faults.empty())

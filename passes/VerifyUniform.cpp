@@ -7,8 +7,8 @@
 //
 // A collective under a condition must be reached by all members of its group or
 // by none. Uniform is: a constant; a whole (not split) argument of the entry
-// function; the result of a collective that leaves the same value on every member
-// of the world; and what pure operations compute from uniform values.
+// function; the result of a collective that leaves the same value on every
+// member of the world; and what pure operations compute from uniform values.
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,11 +49,12 @@ struct VerifyUniform
       return false;
     // Each group of `domain` lies inside one group that was made equal.
     for (ArrayRef<int64_t> group : to.getGroupRanks()) {
-      bool inside = llvm::any_of(from.getGroupRanks(), [&](ArrayRef<int64_t> wide) {
-        return llvm::all_of(group, [&](int64_t rank) {
-          return llvm::is_contained(wide, rank);
-        });
-      });
+      bool inside =
+          llvm::any_of(from.getGroupRanks(), [&](ArrayRef<int64_t> wide) {
+            return llvm::all_of(group, [&](int64_t rank) {
+              return llvm::is_contained(wide, rank);
+            });
+          });
       if (!inside)
         return false;
     }
@@ -68,13 +69,14 @@ struct VerifyUniform
     if (auto argument = dyn_cast<BlockArgument>(value)) {
       Operation *parent = argument.getOwner()->getParentOp();
       if (auto function = dyn_cast<func::FuncOp>(parent))
-        return function.getArgAttr(argument.getArgNumber(), "comm.sharding") ? value
-                                                                            : Value();
+        return function.getArgAttr(argument.getArgNumber(), "comm.sharding")
+                   ? value
+                   : Value();
       // The arguments of the second region are what the first one hands on.
       if (auto loop = dyn_cast<scf::WhileOp>(parent);
           loop && argument.getOwner() == loop.getAfterBody())
-        return origin(loop.getConditionOp().getArgs()[argument.getArgNumber()], domain,
-                      seen);
+        return origin(loop.getConditionOp().getArgs()[argument.getArgNumber()],
+                      domain, seen);
       if (auto loop = dyn_cast<scf::WhileOp>(parent)) {
         unsigned index = argument.getArgNumber();
         if (Value from = origin(loop.getInits()[index], domain, seen))
@@ -93,16 +95,17 @@ struct VerifyUniform
     }
     Operation *op = value.getDefiningOp();
     if (auto loop = dyn_cast<scf::WhileOp>(op))
-      return origin(
-          loop.getConditionOp().getArgs()[cast<OpResult>(value).getResultNumber()],
-          domain, seen);
+      return origin(loop.getConditionOp()
+                        .getArgs()[cast<OpResult>(value).getResultNumber()],
+                    domain, seen);
     if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op))
       return makesEqual(collective, domain) ? Value() : value;
     if (auto wait = dyn_cast<comm::WaitOp>(op)) {
       comm::StartOp start = wait.getStart();
       return start && makesEqual(start, domain) ? Value() : value;
     }
-    if (isa<comm::RankOp>(op) || (!isMemoryEffectFree(op) && op->getNumRegions() == 0))
+    if (isa<comm::RankOp>(op) ||
+        (!isMemoryEffectFree(op) && op->getNumRegions() == 0))
       return value;
     for (Value operand : op->getOperands())
       if (Value from = origin(operand, domain, seen))
@@ -142,8 +145,10 @@ struct VerifyUniform
             issue->emitOpError()
             << "on " << issue.getCollectiveDomain() << " is under a "
             << (isa<LoopLikeOpInterface>(parent) ? "loop" : "condition")
-            << " that may differ between the members of its group; make the value "
-               "equal on them first (all_reduce or broadcast it), or decide it once "
+            << " that may differ between the members of its group; make the "
+               "value "
+               "equal on them first (all_reduce or broadcast it), or decide it "
+               "once "
                "for the round";
         diagnostic.attachNote(from.getLoc()) << "the value comes from here";
         diagnostic.attachNote(parent->getLoc()) << "and decides here";

@@ -46,17 +46,19 @@ struct VerifyWorkspace
       first = std::min(first, lifetimes.position(op));
       last = std::max(last, lifetimes.position(op));
     });
-    WalkResult result = function.walk([&](Operation *op) {
-      if (!isa<memref::AllocOp, memref::DeallocOp, memref::ReallocOp>(op))
-        return WalkResult::advance();
-      int64_t at = lifetimes.position(op);
-      if (at < first || at > last)
-        return WalkResult::advance();
-      op->emitOpError() << "between communication issues: an allocation or free "
-                           "there may synchronise the device and hang the job; "
-                           "run comm-plan-workspace";
-      return WalkResult::interrupt();
-    });
+    WalkResult result =
+        function.walk([&](Operation *op) {
+          if (!isa<memref::AllocOp, memref::DeallocOp, memref::ReallocOp>(op))
+            return WalkResult::advance();
+          int64_t at = lifetimes.position(op);
+          if (at < first || at > last)
+            return WalkResult::advance();
+          op->emitOpError()
+              << "between communication issues: an allocation or free "
+                 "there may synchronise the device and hang the job; "
+                 "run comm-plan-workspace";
+          return WalkResult::interrupt();
+        });
     return failure(result.wasInterrupted());
   }
 
@@ -77,18 +79,20 @@ struct VerifyWorkspace
                       elementBytes(view.getType().getElementType());
       if (*shift < 0 || *shift + bytes > size)
         return view.emitOpError() << "leaves the arena of " << size << " bytes";
-      views.push_back({view, lifetimes.of(view.getResult()), *shift, *shift + bytes});
+      views.push_back(
+          {view, lifetimes.of(view.getResult()), *shift, *shift + bytes});
     }
     // By place, so that only neighbours that overlap in space are compared.
-    llvm::stable_sort(views, [](const View &a, const View &b) {
-      return a.begin < b.begin;
-    });
+    llvm::stable_sort(
+        views, [](const View &a, const View &b) { return a.begin < b.begin; });
     for (size_t i = 0; i < views.size(); ++i)
-      for (size_t j = i + 1; j < views.size() && views[j].begin < views[i].end; ++j) {
+      for (size_t j = i + 1; j < views.size() && views[j].begin < views[i].end;
+           ++j) {
         if (!views[i].life.overlaps(views[j].life) ||
             views[j].begin == views[j].end)
           continue;
-        InFlightDiagnostic diagnostic = views[j].op.emitOpError()
+        InFlightDiagnostic diagnostic =
+            views[j].op.emitOpError()
             << "overlaps a buffer that is live at the same time (bytes "
             << views[j].begin << " to " << views[j].end << ")";
         diagnostic.attachNote(views[i].op.getLoc())
@@ -102,8 +106,9 @@ struct VerifyWorkspace
   void runOnOperation() override {
     for (func::FuncOp function : entryFunctions(getOperation())) {
       if (!function.getBody().hasOneBlock()) {
-        function.emitError("has branches between blocks; only structured control flow "
-                           "(scf) can be judged");
+        function.emitError(
+            "has branches between blocks; only structured control flow "
+            "(scf) can be judged");
         return signalPassFailure();
       }
       Lifetimes lifetimes(function.getBody().front());

@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Destination style gives most of it. What is particular: comm.start only *reads*
-// its outs as far as the analysis is concerned, and comm.wait is the writer. So an
-// in-place write between the two to either buffer is seen as a conflict (a later
-// read of the old value), and one-shot bufferization makes a copy instead.
+// Destination style gives most of it. What is particular: comm.start only
+// *reads* its outs as far as the analysis is concerned, and comm.wait is the
+// writer. So an in-place write between the two to either buffer is seen as a
+// conflict (a later read of the old value), and one-shot bufferization makes a
+// copy instead.
 //
 //===----------------------------------------------------------------------===//
 
@@ -71,9 +72,8 @@ LogicalResult bufferizeByName(Operation *op, RewriterBase &rewriter,
 
 /// Collectives and kernels: inputs are read, outs are written.
 template <typename OpTy, bool ReadsOuts>
-struct DestinationModel
-    : public DstBufferizableOpInterfaceExternalModel<
-          DestinationModel<OpTy, ReadsOuts>, OpTy> {
+struct DestinationModel : public DstBufferizableOpInterfaceExternalModel<
+                              DestinationModel<OpTy, ReadsOuts>, OpTy> {
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
     if (cast<DestinationStyleOpInterface>(op).isDpsInit(&operand))
@@ -92,13 +92,14 @@ struct DestinationModel
 };
 
 /// comm.wait writes its outs. When the analysis finds that it may not do so in
-/// place, the copy is made before the start, and both use it: a start and its wait
-/// speak of one buffer.
+/// place, the copy is made before the start, and both use it: a start and its
+/// wait speak of one buffer.
 struct WaitModel
     : public DstBufferizableOpInterfaceExternalModel<WaitModel, WaitOp> {
-  // Its input is read once more, and so are its outs, because whoever writes them
-  // after the start would write into a buffer in flight.
-  bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const {
+  // Its input is read once more, and so are its outs, because whoever writes
+  // them after the start would write into a buffer in flight.
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
     return true;
   }
   bool bufferizesToMemoryWrite(Operation *op, OpOperand &operand,
@@ -110,9 +111,10 @@ struct WaitModel
                           BufferizationState &state) const {
     return bufferizeByName(op, rewriter, options, state);
   }
-  LogicalResult resolveConflicts(Operation *op, RewriterBase &rewriter,
-                                 const AnalysisState &state,
-                                 const BufferizationState &bufferizationState) const {
+  LogicalResult
+  resolveConflicts(Operation *op, RewriterBase &rewriter,
+                   const AnalysisState &state,
+                   const BufferizationState &bufferizationState) const {
     auto wait = cast<WaitOp>(op);
     StartOp start = wait.getStart();
     Value init = wait.getInit();
@@ -124,13 +126,15 @@ struct WaitModel
                  start.getKind() == CollectiveKind::gather;
     OpBuilder::InsertionGuard guard(rewriter);
     rewriter.setInsertionPoint(start);
-    FailureOr<Value> copy =
-        allocateTensorForShapedValue(rewriter, start.getLoc(), init, state.getOptions(),
-                                     bufferizationState, /*copy=*/keeps);
+    FailureOr<Value> copy = allocateTensorForShapedValue(
+        rewriter, start.getLoc(), init, state.getOptions(), bufferizationState,
+        /*copy=*/keeps);
     if (failed(copy))
       return failure();
-    rewriter.modifyOpInPlace(start, [&] { start.getInitMutable().assign(*copy); });
-    rewriter.modifyOpInPlace(wait, [&] { wait.getInitMutable().assign(*copy); });
+    rewriter.modifyOpInPlace(start,
+                             [&] { start.getInitMutable().assign(*copy); });
+    rewriter.modifyOpInPlace(wait,
+                             [&] { wait.getInitMutable().assign(*copy); });
     return success();
   }
 };
@@ -182,8 +186,7 @@ struct WeightModel
   }
 };
 
-template <typename... Ops>
-void attachDestination(MLIRContext *context) {
+template <typename... Ops> void attachDestination(MLIRContext *context) {
   (Ops::template attachInterface<DestinationModel<Ops, false>>(*context), ...);
 }
 
@@ -192,11 +195,10 @@ void attachDestination(MLIRContext *context) {
 void concord::comm::registerBufferizationModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, CommDialect *) {
     attachDestination<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
-                      BroadcastOp, ScatterOp, PermuteOp, KernelOp>(
-        context);
+                      BroadcastOp, ScatterOp, PermuteOp, KernelOp>(context);
     SendOp::attachInterface<ReadOnlyModel<SendOp>>(*context);
-    // Outside the root, and where a member is its own peer, these leave their outs
-    // as they are.
+    // Outside the root, and where a member is its own peer, these leave their
+    // outs as they are.
     RecvOp::attachInterface<DestinationModel<RecvOp, true>>(*context);
     ReduceOp::attachInterface<DestinationModel<ReduceOp, true>>(*context);
     GatherOp::attachInterface<DestinationModel<GatherOp, true>>(*context);

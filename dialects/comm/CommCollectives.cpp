@@ -31,8 +31,8 @@ static Pairs pairsOf(Operation *op) {
   if (auto attr = op->getAttrOfType<ArrayAttr>("pairs"))
     for (Attribute entry : attr) {
       auto pair = dyn_cast<DenseI64ArrayAttr>(entry);
-      // Anything that is no pair becomes one that no group contains, so that the
-      // verifier refuses it.
+      // Anything that is no pair becomes one that no group contains, so that
+      // the verifier refuses it.
       pairs.push_back(pair && pair.size() == 2
                           ? std::make_pair(pair[0], pair[1])
                           : std::make_pair(int64_t(-1), int64_t(-1)));
@@ -76,8 +76,9 @@ static LogicalResult verifyShapes(Operation *op, ShapedType input,
                                   ShapedType output, int64_t dim,
                                   int64_t inputFactor, int64_t outputFactor) {
   if (input.getElementType() != output.getElementType())
-    return op->emitOpError() << "input has element type " << input.getElementType()
-                             << ", output " << output.getElementType();
+    return op->emitOpError()
+           << "input has element type " << input.getElementType() << ", output "
+           << output.getElementType();
   if (input.getRank() != output.getRank())
     return op->emitOpError("input and output differ in rank");
   if (dim >= 0 && dim >= input.getRank())
@@ -117,14 +118,15 @@ static LogicalResult verifyBlockSizes(Operation *op, ArrayRef<int64_t> sizes,
 
 static LogicalResult verifyAllToAll(CollectiveOpInterface op, ShapedType input,
                                     ShapedType output, int64_t size) {
-  int64_t split = op.getCollectiveSplitDim(), concat = op.getCollectiveConcatDim();
+  int64_t split = op.getCollectiveSplitDim(),
+          concat = op.getCollectiveConcatDim();
   if (input.getElementType() != output.getElementType() ||
       input.getRank() != output.getRank())
     return op->emitOpError("input and output differ in rank or element type");
   if (split < 0 || split >= input.getRank() || concat < 0 ||
       concat >= input.getRank())
-    return op->emitOpError() << "dimension is outside a rank-" << input.getRank()
-                             << " tensor";
+    return op->emitOpError()
+           << "dimension is outside a rank-" << input.getRank() << " tensor";
   if (!op.getCollectiveSendSizes().empty() ||
       !op.getCollectiveRecvSizes().empty()) {
     if (split != 0 || concat != 0)
@@ -136,9 +138,9 @@ static LogicalResult verifyAllToAll(CollectiveOpInterface op, ShapedType input,
       return failure();
     for (int64_t i = 1; i < input.getRank(); ++i)
       if (extentsDiffer(input.getDimSize(i), output.getDimSize(i)))
-        return op->emitOpError() << "dimension " << i << ": input has "
-                                 << input.getDimSize(i) << ", output "
-                                 << output.getDimSize(i);
+        return op->emitOpError()
+               << "dimension " << i << ": input has " << input.getDimSize(i)
+               << ", output " << output.getDimSize(i);
     return success();
   }
   for (int64_t i = 0; i < input.getRank(); ++i) {
@@ -148,10 +150,10 @@ static LogicalResult verifyAllToAll(CollectiveOpInterface op, ShapedType input,
     if (i == split)
       out = times(out, size);
     if (extentsDiffer(in, out))
-      return op->emitOpError() << "dimension " << i << ": input has "
-                               << input.getDimSize(i) << ", output "
-                               << output.getDimSize(i)
-                               << ", which do not fit the group size";
+      return op->emitOpError()
+             << "dimension " << i << ": input has " << input.getDimSize(i)
+             << ", output " << output.getDimSize(i)
+             << ", which do not fit the group size";
   }
   return success();
 }
@@ -173,13 +175,15 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
   CollectiveKind kind = op.getCollectiveKind();
   DomainOp domain = lookupDomain(op, op.getCollectiveDomain());
   if (!domain)
-    return op->emitOpError() << "domain " << op.getCollectiveDomain()
-                             << " is not defined";
+    return op->emitOpError()
+           << "domain " << op.getCollectiveDomain() << " is not defined";
   auto uniform = domain.getUniformGroupSize();
   int64_t size = uniform ? *uniform : 0;
 
-  bool needsInput = kind != CollectiveKind::recv && kind != CollectiveKind::barrier;
-  bool needsOutput = kind != CollectiveKind::send && kind != CollectiveKind::barrier;
+  bool needsInput =
+      kind != CollectiveKind::recv && kind != CollectiveKind::barrier;
+  bool needsOutput =
+      kind != CollectiveKind::send && kind != CollectiveKind::barrier;
   Value input = op.getCollectiveInput(), output = op.getCollectiveOutput();
   if (needsInput != static_cast<bool>(input))
     return op->emitOpError(needsInput ? "needs an input" : "takes no input");
@@ -189,7 +193,8 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
       isa<TensorType>(input.getType()) != isa<TensorType>(output.getType()))
     return op->emitOpError("mixes a tensor and a memref");
   for (Value data : {input, output})
-    if (data && !cast<ShapedType>(data.getType()).getElementType().isIntOrFloat())
+    if (data &&
+        !cast<ShapedType>(data.getType()).getElementType().isIntOrFloat())
       return op->emitOpError()
              << "cannot move elements of type "
              << cast<ShapedType>(data.getType()).getElementType();
@@ -199,8 +204,9 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
       return op->emitOpError(tensor ? "on tensors has one result"
                                     : "on memrefs has no result");
     if (tensor && op->getResult(0).getType() != output.getType())
-      return op->emitOpError() << "result type " << op->getResult(0).getType()
-                               << " differs from outs type " << output.getType();
+      return op->emitOpError()
+             << "result type " << op->getResult(0).getType()
+             << " differs from outs type " << output.getType();
   }
 
   bool reduces = kind == CollectiveKind::all_reduce ||
@@ -208,7 +214,8 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
                  kind == CollectiveKind::reduce;
   ReductionKind reduction = op.getCollectiveReduction();
   if (reduces == (reduction == ReductionKind::none))
-    return op->emitOpError(reduces ? "needs a reduction" : "takes no reduction");
+    return op->emitOpError(reduces ? "needs a reduction"
+                                   : "takes no reduction");
   if (reduces) {
     Type element = cast<ShapedType>(input.getType()).getElementType();
     bool logical =
@@ -221,16 +228,16 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
              << "cannot reduce " << element << "; it can only be moved";
   }
 
-  bool rooted = kind == CollectiveKind::broadcast ||
-                kind == CollectiveKind::reduce || kind == CollectiveKind::gather ||
-                kind == CollectiveKind::scatter || kind == CollectiveKind::send ||
-                kind == CollectiveKind::recv;
+  bool rooted =
+      kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce ||
+      kind == CollectiveKind::gather || kind == CollectiveKind::scatter ||
+      kind == CollectiveKind::send || kind == CollectiveKind::recv;
   if (rooted) {
     int64_t root = op.getCollectiveRoot();
     for (ArrayRef<int64_t> group : domain.getGroupRanks())
       if (root < 0 || root >= static_cast<int64_t>(group.size()))
-        return op->emitOpError() << "root " << root << " is outside a group of "
-                                 << group.size();
+        return op->emitOpError()
+               << "root " << root << " is outside a group of " << group.size();
   }
   bool scales = kind == CollectiveKind::all_gather ||
                 kind == CollectiveKind::gather ||
@@ -247,7 +254,8 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
   if (!input || !output)
     return success();
 
-  auto in = cast<ShapedType>(input.getType()), out = cast<ShapedType>(output.getType());
+  auto in = cast<ShapedType>(input.getType()),
+       out = cast<ShapedType>(output.getType());
   switch (kind) {
   case CollectiveKind::all_gather:
   case CollectiveKind::gather:
@@ -375,11 +383,13 @@ static bool isViewOf(Value value, Value buffer) {
 /// Whether the two share memory as far as one can see: one is a view of the
 /// other. Two views of a third are taken to be apart; for those of the arena
 /// comm-verify-workspace proves it.
-static bool mayAlias(Value a, Value b) { return isViewOf(a, b) || isViewOf(b, a); }
+static bool mayAlias(Value a, Value b) {
+  return isViewOf(a, b) || isViewOf(b, a);
+}
 
-/// Refuses `op` when it, or anything in its regions, writes the input of `start`
-/// or touches its output. An operation whose effects are unknown is taken to read
-/// and write whatever it is handed.
+/// Refuses `op` when it, or anything in its regions, writes the input of
+/// `start` or touches its output. An operation whose effects are unknown is
+/// taken to read and write whatever it is handed.
 static LogicalResult verifyUntouched(StartOp start, Operation *op) {
   Value input = start.getInput(), init = start.getInit();
   WalkResult result = op->walk([&](Operation *inner) {
@@ -400,15 +410,16 @@ static LogicalResult verifyUntouched(StartOp start, Operation *op) {
         effects.getEffectsOnValue(operand, list);
       bool writes = !effects, reads = !effects;
       for (auto &effect : list) {
-        writes |= isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect());
+        writes |=
+            isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect());
         reads |= isa<MemoryEffects::Read>(effect.getEffect());
       }
       if ((isInput && writes) || (isOutput && (reads || writes))) {
-        inner->emitOpError() << (writes ? "writes" : "reads")
-                             << " a buffer that a started "
-                             << stringifyCollectiveKind(start.getKind()) << " still "
-                             << (isOutput ? "writes" : "reads")
-                             << "; move it behind the comm.wait";
+        inner->emitOpError()
+            << (writes ? "writes" : "reads") << " a buffer that a started "
+            << stringifyCollectiveKind(start.getKind()) << " still "
+            << (isOutput ? "writes" : "reads")
+            << "; move it behind the comm.wait";
         return WalkResult::interrupt();
       }
     }
@@ -423,17 +434,20 @@ static LogicalResult verifyUntouched(StartOp start, Operation *op) {
 static LogicalResult verifyInFlight(StartOp start, WaitOp wait) {
   Operation *last = wait;
   while (last && last->getBlock() != start->getBlock()) {
-    for (Operation *op = &last->getBlock()->front(); op != last; op = op->getNextNode())
+    for (Operation *op = &last->getBlock()->front(); op != last;
+         op = op->getNextNode())
       if (failed(verifyUntouched(start, op)))
         return failure();
     last = last->getParentOp();
     if (last && isa<LoopLikeOpInterface>(last))
-      return wait.emitOpError("is in a loop that its comm.start is not in, and would "
-                              "wait more than once");
+      return wait.emitOpError(
+          "is in a loop that its comm.start is not in, and would "
+          "wait more than once");
   }
   if (!last)
     return success();
-  for (Operation *op = start->getNextNode(); op && op != last; op = op->getNextNode())
+  for (Operation *op = start->getNextNode(); op && op != last;
+       op = op->getNextNode())
     if (failed(verifyUntouched(start, op)))
       return failure();
   return success();
@@ -494,8 +508,8 @@ LogicalResult GroupOp::verify() {
       return emitOpError("lists its starts in another order than they have");
     previous = start;
   }
-  for (Operation *op = getFutures().front().getDefiningOp(); op != getOperation();
-       op = op->getNextNode()) {
+  for (Operation *op = getFutures().front().getDefiningOp();
+       op != getOperation(); op = op->getNextNode()) {
     auto start = dyn_cast<StartOp>(op);
     bool member = start && llvm::is_contained(getFutures(), start.getFuture());
     if (isIssue(op) && !member)

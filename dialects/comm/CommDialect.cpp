@@ -48,7 +48,8 @@ int64_t concord::comm::getWorld(Operation *module) {
   return 1;
 }
 
-DomainOp concord::comm::lookupDomain(Operation *from, FlatSymbolRefAttr domain) {
+DomainOp concord::comm::lookupDomain(Operation *from,
+                                     FlatSymbolRefAttr domain) {
   return SymbolTable::lookupNearestSymbolFrom<DomainOp>(from, domain);
 }
 

@@ -68,10 +68,10 @@ LogicalResult DomainOp::verify() {
       return emitOpError("each group must be a non-empty list of world ranks");
     for (int64_t rank : group.asArrayRef()) {
       if (rank < 0 || (world >= 0 && rank >= world))
-        return emitOpError() << "rank " << rank << " is outside the world"
-                             << (world >= 0 ? " of " + std::to_string(world)
-                                            : std::string())
-                             << (world >= 0 ? " ranks" : "");
+        return emitOpError()
+               << "rank " << rank << " is outside the world"
+               << (world >= 0 ? " of " + std::to_string(world) : std::string())
+               << (world >= 0 ? " ranks" : "");
       if (!seen.insert(rank).second)
         return emitOpError() << "rank " << rank << " is listed twice";
     }
@@ -111,7 +111,8 @@ LogicalResult ProgramOp::verify() {
                            << (rank < 0        ? " is negative"
                                : rank >= world ? " is outside the world"
                                                : " is listed twice");
-  Operation *entry = SymbolTable::lookupNearestSymbolFrom(*this, getEntryAttr());
+  Operation *entry =
+      SymbolTable::lookupNearestSymbolFrom(*this, getEntryAttr());
   if (!entry)
     return emitOpError() << "entry " << getEntryAttr() << " is not defined";
   if (!isa<FunctionOpInterface>(entry))
@@ -157,7 +158,8 @@ LogicalResult WeightOp::verify() {
     for (auto split : getSplits()->getAsRange<SplitAttr>()) {
       DomainOp domain = lookupDomain(*this, split.getDomain());
       if (!domain)
-        return emitOpError() << "splits over unknown domain " << split.getDomain();
+        return emitOpError()
+               << "splits over unknown domain " << split.getDomain();
       auto size = domain.getUniformGroupSize();
       int64_t dim = split.getDim();
       if (!size)
@@ -167,7 +169,8 @@ LogicalResult WeightOp::verify() {
         return emitOpError() << "splits dimension " << dim << " of a rank-"
                              << shape.size() << " tensor";
       int64_t outer = split.getOuter();
-      if (outer < 1 || shape[dim] % outer != 0 || shape[dim] / outer % *size != 0)
+      if (outer < 1 || shape[dim] % outer != 0 ||
+          shape[dim] / outer % *size != 0)
         return emitOpError() << "dimension " << dim << " of size " << shape[dim]
                              << " does not split into " << outer
                              << " blocks of " << *size << " parts";
@@ -224,7 +227,8 @@ LogicalResult KernelOp::verify() {
 }
 
 void KernelOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
   for (OpOperand &operand : getInputsMutable())
     if (isa<MemRefType>(operand.get().getType()))
       effects.emplace_back(MemoryEffects::Read::get(), &operand);
@@ -234,7 +238,8 @@ void KernelOp::getEffects(
 }
 
 void ComputeOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
+        &effects) {
   if (getTouchesAll() || getTouches()) {
     effects.emplace_back(MemoryEffects::Read::get(), IssueResource::get());
     effects.emplace_back(MemoryEffects::Write::get(), IssueResource::get());
@@ -266,8 +271,9 @@ LogicalResult CertificateOp::verify() {
   if (getBy() != "forest" && getBy() != "order" && getBy() != "walk")
     return emitOpError() << "by(\"" << getBy()
                          << "\") is none of forest, order, walk";
-  if (getDigest().size() != 64 ||
-      !llvm::all_of(getDigest(), [](char c) { return llvm::hexDigitValue(c) < 16; }))
+  if (getDigest().size() != 64 || !llvm::all_of(getDigest(), [](char c) {
+        return llvm::hexDigitValue(c) < 16;
+      }))
     return emitOpError("digest must be 64 hexadecimal digits");
   return success();
 }
@@ -291,8 +297,8 @@ LogicalResult ArenaOp::verify() {
     if (getFirst()[i] > getLast()[i])
       return emitOpError() << "buffer " << i << " dies before it is born";
   }
-  // Sorting by first use and sweeping would be asymptotically better; plans have
-  // a few hundred buffers, and the plain form is the easier one to trust.
+  // Sorting by first use and sweeping would be asymptotically better; plans
+  // have a few hundred buffers, and the plain form is the easier one to trust.
   for (size_t i = 0; i < count; ++i)
     for (size_t j = i + 1; j < count; ++j) {
       bool together =

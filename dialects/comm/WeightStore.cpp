@@ -79,8 +79,10 @@ bool WeightStore::open(const std::string &file, std::string &error) {
       continue;
     auto *offsets = entry->getArray("data_offsets");
     if (!offsets || offsets->size() != 2)
-      return bad("section '" + llvm::Twine(key.str()) + "' has no data_offsets");
-    auto begin = (*offsets)[0].getAsInteger(), end = (*offsets)[1].getAsInteger();
+      return bad("section '" + llvm::Twine(key.str()) +
+                 "' has no data_offsets");
+    auto begin = (*offsets)[0].getAsInteger(),
+         end = (*offsets)[1].getAsInteger();
     if (!begin || !end || *begin < 0 || *end < *begin ||
         static_cast<uint64_t>(*end) > body.size())
       return bad("section '" + llvm::Twine(key.str()) + "' leaves the file");

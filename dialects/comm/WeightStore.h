@@ -57,16 +57,15 @@ private:
 /// One section to be written.
 struct WeightSection {
   std::string name;
-  std::string dtype;           ///< safetensors name
+  std::string dtype; ///< safetensors name
   std::vector<int64_t> shape;
   uint64_t bytes = 0;
-  std::string sha256;          ///< filled by the writer
+  std::string sha256; ///< filled by the writer
 };
 
-
-/// Writes a safetensors container with page-aligned sections (docs/contracts.md),
-/// one section at a time. Writes a temporary file first and renames, so that
-/// nothing half-written is ever seen.
+/// Writes a safetensors container with page-aligned sections
+/// (docs/contracts.md), one section at a time. Writes a temporary file first
+/// and renames, so that nothing half-written is ever seen.
 class WeightWriter {
 public:
   /// `sections` gives names, types and sizes; hashes are filled as data comes.

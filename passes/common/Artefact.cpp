@@ -43,11 +43,13 @@ static llvm::json::Object entry(func::FuncOp function, unsigned argument,
   auto type = cast<MemRefType>(function.getArgument(argument).getType());
   llvm::json::Object object;
   auto name = function.getArgAttrOfType<StringAttr>(argument, "comm.name");
-  object["name"] = name ? name.getValue().str() : "arg" + std::to_string(argument);
+  object["name"] =
+      name ? name.getValue().str() : "arg" + std::to_string(argument);
   object["dtype"] = std::string(dtypeName(fromMlirType(type.getElementType())));
   ArrayRef<int64_t> local = type.getShape();
   ArrayRef<int64_t> global = local;
-  if (auto attr = function.getArgAttrOfType<DenseI64ArrayAttr>(argument, "comm.global"))
+  if (auto attr =
+          function.getArgAttrOfType<DenseI64ArrayAttr>(argument, "comm.global"))
     global = attr.asArrayRef();
   object["shape"] = toJson(global);
   object["local_shape"] = toJson(local);
@@ -58,9 +60,10 @@ static llvm::json::Object entry(func::FuncOp function, unsigned argument,
     sharding["kind"] = "split";
     llvm::json::Array list;
     for (auto split : splits.getAsRange<comm::SplitAttr>())
-      list.push_back(llvm::json::Object{{"dim", split.getDim()},
-                                        {"axis", split.getDomain().getValue().str()},
-                                        {"outer", split.getOuter()}});
+      list.push_back(
+          llvm::json::Object{{"dim", split.getDim()},
+                             {"axis", split.getDomain().getValue().str()},
+                             {"outer", split.getOuter()}});
     sharding["splits"] = std::move(list);
   } else {
     sharding["kind"] = perRank ? "per_rank" : "replicated";
@@ -108,13 +111,15 @@ Metadata describeArtefact(ModuleOp module, func::FuncOp function,
   llvm::json::Array mesh;
   if (auto attr = module->getAttrOfType<ArrayAttr>("comm.mesh"))
     for (auto axis : attr.getAsRange<ArrayAttr>())
-      mesh.push_back(llvm::json::Array{
-          cast<StringAttr>(axis[0]).getValue().str(), cast<IntegerAttr>(axis[1]).getInt()});
+      mesh.push_back(
+          llvm::json::Array{cast<StringAttr>(axis[0]).getValue().str(),
+                            cast<IntegerAttr>(axis[1]).getInt()});
   bool hasMesh = !mesh.empty();
   root["mesh"] = std::move(mesh);
   root["target_cpu"] = concord_kernel_target();
   root["digest"] = plan::toHex(plan::digest(plan));
-  root["weights"] = parameters.empty() || !name ? "" : name.getValue().str() + ".weights";
+  root["weights"] =
+      parameters.empty() || !name ? "" : name.getValue().str() + ".weights";
   root["kernels"] = static_cast<int64_t>(kernels.size());
   llvm::json::Array sizes;
   for (const std::string &description : kernels) {
@@ -123,7 +128,8 @@ Metadata describeArtefact(ModuleOp module, func::FuncOp function,
     info.struct_size = sizeof(info);
     if (concord_kernel_create(description.c_str(), &kernel, &info) == 0)
       concord_kernel_destroy(kernel);
-    sizes.push_back(llvm::json::Array{info.workspace_bytes, info.packed_weight_bytes});
+    sizes.push_back(
+        llvm::json::Array{info.workspace_bytes, info.packed_weight_bytes});
   }
   root["kernel_sizes"] = std::move(sizes);
   root["gate"] = plan.programs.size() > 1 ? "hold" : "check";
@@ -186,14 +192,17 @@ DictionaryAttr describeParameter(comm::WeightOp op) {
           coordinates[rank] = i;
       }
       splits.push_back(builder.getDictionaryAttr(
-          {builder.getNamedAttr("dim", builder.getI64IntegerAttr(split.getDim())),
-           builder.getNamedAttr("outer", builder.getI64IntegerAttr(split.getOuter())),
+          {builder.getNamedAttr("dim",
+                                builder.getI64IntegerAttr(split.getDim())),
+           builder.getNamedAttr("outer",
+                                builder.getI64IntegerAttr(split.getOuter())),
            builder.getNamedAttr("size", builder.getI64IntegerAttr(size)),
            builder.getNamedAttr("coordinates",
                                 builder.getDenseI64ArrayAttr(coordinates))}));
     }
   ArrayRef<int64_t> global = op.getGlobal() ? *op.getGlobal() : part.getShape();
-  uint64_t bytes = result.getNumElements() * elementBytes(result.getElementType());
+  uint64_t bytes =
+      result.getNumElements() * elementBytes(result.getElementType());
   NamedAttrList attrs;
   attrs.set("section", op.getSectionAttr());
   attrs.set("file", op.getFileAttr());
@@ -209,8 +218,9 @@ DictionaryAttr describeParameter(comm::WeightOp op) {
 /// Takes block `coordinate` of `parts` along `dim`, seen as [outer, n / outer].
 static std::vector<std::byte> slice(std::span<const std::byte> data,
                                     SmallVectorImpl<int64_t> &shape,
-                                    uint64_t element, int64_t dim, int64_t outer,
-                                    int64_t parts, int64_t coordinate) {
+                                    uint64_t element, int64_t dim,
+                                    int64_t outer, int64_t parts,
+                                    int64_t coordinate) {
   uint64_t before = outer, inside = element;
   for (int64_t i = 0; i < dim; ++i)
     before *= shape[i];
@@ -220,8 +230,8 @@ static std::vector<std::byte> slice(std::span<const std::byte> data,
   uint64_t part = block / parts;
   std::vector<std::byte> result(before * part);
   for (uint64_t i = 0; i < before; ++i)
-    std::memcpy(result.data() + i * part, data.data() + i * block + coordinate * part,
-                part);
+    std::memcpy(result.data() + i * part,
+                data.data() + i * block + coordinate * part, part);
   shape[dim] /= parts;
   return result;
 }
@@ -233,18 +243,22 @@ static comm::WeightStore &storeOf(ModuleOp module) {
 }
 
 /// The bytes of one parameter for one rank. `owned` keeps what had to be made.
-static std::string partBytes(DictionaryAttr parameter, std::span<const std::byte> data,
-                             int64_t rank, std::vector<std::byte> &owned,
+static std::string partBytes(DictionaryAttr parameter,
+                             std::span<const std::byte> data, int64_t rank,
+                             std::vector<std::byte> &owned,
                              std::span<const std::byte> &result) {
   auto type = cast<ShapedType>(parameter.getAs<TypeAttr>("type").getValue());
   uint64_t element = elementBytes(type.getElementType());
-  SmallVector<int64_t> shape(parameter.getAs<DenseI64ArrayAttr>("global").asArrayRef());
+  SmallVector<int64_t> shape(
+      parameter.getAs<DenseI64ArrayAttr>("global").asArrayRef());
   result = data;
-  for (auto split : parameter.getAs<ArrayAttr>("splits").getAsRange<DictionaryAttr>()) {
-    owned = slice(result, shape, element, split.getAs<IntegerAttr>("dim").getInt(),
-                  split.getAs<IntegerAttr>("outer").getInt(),
-                  split.getAs<IntegerAttr>("size").getInt(),
-                  split.getAs<DenseI64ArrayAttr>("coordinates")[rank]);
+  for (auto split :
+       parameter.getAs<ArrayAttr>("splits").getAsRange<DictionaryAttr>()) {
+    owned =
+        slice(result, shape, element, split.getAs<IntegerAttr>("dim").getInt(),
+              split.getAs<IntegerAttr>("outer").getInt(),
+              split.getAs<IntegerAttr>("size").getInt(),
+              split.getAs<DenseI64ArrayAttr>("coordinates")[rank]);
     result = owned;
   }
   auto pack = parameter.getAs<StringAttr>("pack");
@@ -255,8 +269,8 @@ static std::string partBytes(DictionaryAttr parameter, std::span<const std::byte
   info.struct_size = sizeof(info);
   if (concord_kernel_create(pack.getValue().str().c_str(), &kernel, &info) != 0)
     return concord_kernel_last_error();
-  // Packed layouts are stored with 64-byte alignment, and kernels may rely on it
-  // while they pack.
+  // Packed layouts are stored with 64-byte alignment, and kernels may rely on
+  // it while they pack.
   std::vector<std::byte> packed(info.packed_weight_bytes + 64);
   void *aligned = packed.data();
   size_t space = packed.size();
@@ -265,8 +279,9 @@ static std::string partBytes(DictionaryAttr parameter, std::span<const std::byte
   concord_kernel_destroy(kernel);
   if (status != 0)
     return concord_kernel_last_error();
-  packed.erase(packed.begin(), packed.begin() + (static_cast<std::byte *>(aligned) -
-                                                 packed.data()));
+  packed.erase(packed.begin(),
+               packed.begin() +
+                   (static_cast<std::byte *>(aligned) - packed.data()));
   packed.resize(info.packed_weight_bytes);
   owned = std::move(packed);
   result = owned;
@@ -289,7 +304,9 @@ std::string writeParameters(ModuleOp module, const std::string &path) {
       comm::WeightSection section;
       section.name = names[i] + "#" + (split ? std::to_string(rank) : "*");
       section.bytes = parameter.getAs<IntegerAttr>("bytes").getInt();
-      section.dtype = packed ? "U8" : std::string(dtypeName(fromMlirType(type.getElementType())));
+      section.dtype =
+          packed ? "U8"
+                 : std::string(dtypeName(fromMlirType(type.getElementType())));
       if (packed)
         section.shape = {static_cast<int64_t>(section.bytes)};
       else
@@ -297,9 +314,10 @@ std::string writeParameters(ModuleOp module, const std::string &path) {
       sections.push_back(std::move(section));
     }
   }
-  comm::WeightWriter writer(path, sections,
-                            {{"abi", std::to_string(CONCORD_ARTEFACT_ABI_VERSION)},
-                             {"target_cpu", concord_kernel_target()}});
+  comm::WeightWriter writer(
+      path, sections,
+      {{"abi", std::to_string(CONCORD_ARTEFACT_ABI_VERSION)},
+       {"target_cpu", concord_kernel_target()}});
   for (Attribute attr : parameters) {
     auto parameter = cast<DictionaryAttr>(attr);
     bool split = differsByRank(parameter);
@@ -307,7 +325,9 @@ std::string writeParameters(ModuleOp module, const std::string &path) {
       std::string error;
       auto section = storeOf(module).lookup(
           forRank(parameter.getAs<StringAttr>("file").getValue().str(), rank),
-          forRank(parameter.getAs<StringAttr>("section").getValue().str(), rank), error);
+          forRank(parameter.getAs<StringAttr>("section").getValue().str(),
+                  rank),
+          error);
       if (!section)
         return error;
       std::vector<std::byte> owned;
@@ -333,12 +353,14 @@ std::string writeReferencedWeights(ModuleOp module, const std::string &path,
   std::vector<comm::WeightSection> sections;
   std::vector<comm::WeightStore::Section> data;
   // A parameter per rank is stored once per rank, under a pattern of its own.
-  std::vector<std::tuple<std::string, std::string, std::string, comm::WeightOp>> stored;
+  std::vector<std::tuple<std::string, std::string, std::string, comm::WeightOp>>
+      stored;
   for (auto &[key, op] : distinct) {
     bool perRank = key.first.find("{rank}") != std::string::npos;
     bool pattern = perRank || key.second.find("{rank}") != std::string::npos;
     std::string name = perRank ? key.second + "#{rank}" : key.second;
-    for (int64_t rank = 0; rank < (pattern ? comm::getWorld(module) : 1); ++rank)
+    for (int64_t rank = 0; rank < (pattern ? comm::getWorld(module) : 1);
+         ++rank)
       stored.emplace_back(forRank(key.first, rank), forRank(key.second, rank),
                           forRank(name, rank), op);
   }
@@ -352,13 +374,14 @@ std::string writeReferencedWeights(ModuleOp module, const std::string &path,
     entry.name = name;
     entry.bytes = section->bytes.size();
     entry.dtype = std::string(dtypeName(fromMlirType(type.getElementType())));
-    ArrayRef<int64_t> shape = op.getGlobal() ? *op.getGlobal() : type.getShape();
+    ArrayRef<int64_t> shape =
+        op.getGlobal() ? *op.getGlobal() : type.getShape();
     entry.shape.assign(shape.begin(), shape.end());
     sections.push_back(std::move(entry));
     data.push_back(*section);
   }
-  comm::WeightWriter writer(path, sections,
-                            {{"abi", std::to_string(CONCORD_ARTEFACT_ABI_VERSION)}});
+  comm::WeightWriter writer(
+      path, sections, {{"abi", std::to_string(CONCORD_ARTEFACT_ABI_VERSION)}});
   for (auto &section : data)
     if (!writer.append(section.bytes))
       break;

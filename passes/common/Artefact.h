@@ -41,7 +41,8 @@ std::string writeParameters(mlir::ModuleOp module, const std::string &path);
 
 /// For a module that is saved as text: writes every section that comm.weight
 /// refers to into `path`, whole, and makes the operations refer to `fileName`.
-std::string writeReferencedWeights(mlir::ModuleOp module, const std::string &path,
+std::string writeReferencedWeights(mlir::ModuleOp module,
+                                   const std::string &path,
                                    const std::string &fileName);
 
 } // namespace concord

@@ -13,10 +13,10 @@
 
 namespace concord {
 
-/// Prints `explain: PASS ACTION LOCATION reason=ID KEYS` to standard error, when the
-/// module around `at` carries `comm.explain` (comm-opt --explain). `keys` are
-/// `name=value` pairs with units in the names. Reason ids are listed in
-/// docs/explain.md.
+/// Prints `explain: PASS ACTION LOCATION reason=ID KEYS` to standard error,
+/// when the module around `at` carries `comm.explain` (comm-opt --explain).
+/// `keys` are `name=value` pairs with units in the names. Reason ids are listed
+/// in docs/explain.md.
 void explain(mlir::Operation *at, mlir::Location loc, llvm::StringRef pass,
              llvm::StringRef action, llvm::StringRef reason,
              const llvm::Twine &keys = "");

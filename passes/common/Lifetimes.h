@@ -24,13 +24,15 @@ struct Lifetime {
 };
 
 /// Lifetimes of buffers over the operations of one block. An operation with
-/// regions counts as one point: what is used anywhere inside is used throughout.
+/// regions counts as one point: what is used anywhere inside is used
+/// throughout.
 class Lifetimes {
 public:
   explicit Lifetimes(mlir::Block &block);
 
-  /// Follows views, casts, and results and block arguments of region operations.
-  /// Does not count the operation that defines `buffer`, unless nothing uses it.
+  /// Follows views, casts, and results and block arguments of region
+  /// operations. Does not count the operation that defines `buffer`, unless
+  /// nothing uses it.
   Lifetime of(mlir::Value buffer) const;
 
   int64_t position(mlir::Operation *op) const;

@@ -94,7 +94,8 @@ DType fromMlirType(Type type) {
   }
 }
 
-RankedTensorType toMlirType(MLIRContext *context, const onnx::TensorType &type) {
+RankedTensorType toMlirType(MLIRContext *context,
+                            const onnx::TensorType &type) {
   Type element = toMlirType(context, type.dtype);
   return element ? RankedTensorType::get(type.shape, element)
                  : RankedTensorType();
@@ -254,7 +255,8 @@ void bindNode(onnxir::NodeOp op, BoundNode &bound) {
   view.outputs.resize(outputs);
   node.outputs.assign(outputs, onnx::kNoValue);
   for (int64_t i = 0; i < results; ++i) {
-    view.outputs[op.resultPosition(i)] = fromMlirTensor(op.getResult(i).getType());
+    view.outputs[op.resultPosition(i)] =
+        fromMlirTensor(op.getResult(i).getType());
     node.outputs[op.resultPosition(i)] = static_cast<onnx::ValueId>(i);
   }
   bound.def = onnx::findOp(node.domain, node.opType);

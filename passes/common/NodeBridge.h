@@ -33,8 +33,8 @@ mlir::RankedTensorType toMlirType(mlir::MLIRContext *context,
                                   const onnx::TensorType &type);
 onnx::TensorType fromMlirTensor(mlir::Type type);
 
-/// The data of a value that an arith.constant or a comm.weight defines; a weight
-/// only when `weights` is set and it is stored whole and unpacked.
+/// The data of a value that an arith.constant or a comm.weight defines; a
+/// weight only when `weights` is set and it is stored whole and unpacked.
 std::optional<onnx::Tensor> constantData(mlir::Value value, bool weights);
 
 /// Fills `bound` from `op`. Results take their types from `op`.

@@ -5,7 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Reads the issues of a module, in program order, through CollectiveOpInterface.
+// Reads the issues of a module, in program order, through
+// CollectiveOpInterface.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,7 +64,8 @@ std::string describeLocation(Location loc) {
 BufferShape bufferShape(comm::CollectiveOpInterface op, bool isInput) {
   Value value = isInput ? op.getCollectiveInput() : op.getCollectiveOutput();
   auto type = cast<ShapedType>(value.getType());
-  int64_t dim = isInput ? op.getCollectiveSplitDim() : op.getCollectiveConcatDim();
+  int64_t dim =
+      isInput ? op.getCollectiveSplitDim() : op.getCollectiveConcatDim();
   uint64_t bytes = type.getNumElements() * elementBytes(type.getElementType());
   BufferShape shape;
   // A side that is one whole tensor, not chunks of one.
@@ -93,7 +95,8 @@ private:
   LogicalResult block(Block &block, plan::Node &node);
   LogicalResult issue(comm::CollectiveOpInterface op);
   LogicalResult launch(comm::GroupOp op, plan::Node &node);
-  plan::Buffer buffer(Value value, comm::CollectiveOpInterface op, bool isInput);
+  plan::Buffer buffer(Value value, comm::CollectiveOpInterface op,
+                      bool isInput);
 
   ModuleOp module;
   bool buffers;
@@ -124,10 +127,12 @@ plan::Buffer Builder::buffer(Value value, comm::CollectiveOpInterface op,
       unsigned index = argument.getArgNumber();
       if (function.getArgAttr(index, "comm.arena"))
         result.space = plan::Buffer::Space::Arena;
-      else if (auto out = function.getArgAttrOfType<IntegerAttr>(index, "comm.output")) {
+      else if (auto out = function.getArgAttrOfType<IntegerAttr>(
+                   index, "comm.output")) {
         result.space = plan::Buffer::Space::Output;
         result.index = out.getInt();
-      } else if (auto in = function.getArgAttrOfType<IntegerAttr>(index, "comm.input")) {
+      } else if (auto in = function.getArgAttrOfType<IntegerAttr>(
+                     index, "comm.input")) {
         result.space = plan::Buffer::Space::Input;
         result.index = in.getInt();
       } else {
@@ -162,11 +167,12 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   issue.location = describeLocation(op->getLoc());
   auto domain = domains.find(op.getCollectiveDomain().getValue());
   if (domain == domains.end())
-    return op->emitOpError() << "domain " << op.getCollectiveDomain()
-                             << " is not defined";
+    return op->emitOpError()
+           << "domain " << op.getCollectiveDomain() << " is not defined";
   issue.domain = domain->second;
   issue.root = op.getCollectiveRoot();
-  // The dialect numbers reductions like the plan (none, sum, prod, min, max, ...).
+  // The dialect numbers reductions like the plan (none, sum, prod, min, max,
+  // ...).
   issue.reduction = static_cast<plan::Reduction>(op.getCollectiveReduction());
   if (auto slot = op->getAttrOfType<StringAttr>("slot"))
     issue.optional = slot.getValue() == "optional";
@@ -175,7 +181,8 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   if (data) {
     auto type = cast<ShapedType>(data.getType());
     if (!type.hasStaticShape())
-      return op->emitOpError("has no static shape; fix the dimension with --dim");
+      return op->emitOpError(
+          "has no static shape; fix the dimension with --dim");
     issue.dtype = fromMlirType(type.getElementType());
     int64_t size = 1;
     comm::DomainOp domainOp = comm::lookupDomain(op, op.getCollectiveDomain());
@@ -219,7 +226,8 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
     issue.pairs.assign(pairs.begin(), pairs.end());
   }
   for (auto [source, target] : op.getCollectivePairs())
-    issue.pairs.push_back({static_cast<int32_t>(source), static_cast<int32_t>(target)});
+    issue.pairs.push_back(
+        {static_cast<int32_t>(source), static_cast<int32_t>(target)});
   if (buffers) {
     if (input)
       issue.buffers.push_back(buffer(input, op, true));
@@ -231,14 +239,15 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   return success();
 }
 
-/// One launch in place of the transfers that it groups, which are the issues right
-/// before. Its number is behind those of all issues, so that theirs stay.
+/// One launch in place of the transfers that it groups, which are the issues
+/// right before. Its number is behind those of all issues, so that theirs stay.
 LogicalResult Builder::launch(comm::GroupOp op, plan::Node &node) {
   plan::Issue group;
   group.kind = plan::Kind::Group;
   group.synchronous = false;
   group.location = describeLocation(op->getLoc());
-  auto site = static_cast<uint32_t>(issuesOf(function).size() + launches.size());
+  auto site =
+      static_cast<uint32_t>(issuesOf(function).size() + launches.size());
   for (Value future : op.getFutures()) {
     Operation *start = future.getDefiningOp();
     uint32_t member = sites.lookup(start);
@@ -259,13 +268,14 @@ LogicalResult Builder::launch(comm::GroupOp op, plan::Node &node) {
 static bool communicates(Operation *root) {
   return root
       ->walk([](Operation *op) {
-        return comm::isIssue(op) ? WalkResult::interrupt() : WalkResult::advance();
+        return comm::isIssue(op) ? WalkResult::interrupt()
+                                 : WalkResult::advance();
       })
       .wasInterrupted();
 }
 
-/// Communication of a function that is called is not in the plan: refused, because
-/// what is not in the plan is not proven either.
+/// Communication of a function that is called is not in the plan: refused,
+/// because what is not in the plan is not proven either.
 static LogicalResult refuseHidden(Operation &op) {
   auto call = dyn_cast<func::CallOp>(op);
   if (!call)
@@ -279,8 +289,8 @@ static LogicalResult refuseHidden(Operation &op) {
     if (!callee || !seen.insert(callee).second)
       continue;
     if (communicates(callee))
-      return call.emitOpError() << "reaches communication in @" << callee.getSymName()
-                                << "; inline it first";
+      return call.emitOpError() << "reaches communication in @"
+                                << callee.getSymName() << "; inline it first";
     callee.walk([&](func::CallOp inner) { worklist.push_back(inner); });
   }
   return success();
@@ -304,7 +314,8 @@ LogicalResult Builder::block(Block &block, plan::Node &node) {
     if (auto wait = dyn_cast<comm::WaitOp>(op)) {
       comm::StartOp start = wait.getStart();
       if (!start || !sites.count(start))
-        return op.emitOpError("waits for a future whose comm.start is not known");
+        return op.emitOpError(
+            "waits for a future whose comm.start is not known");
       plan::Node child{plan::Node::Type::Wait};
       child.site = sites[start];
       node.children.push_back(child);
@@ -316,9 +327,11 @@ LogicalResult Builder::block(Block &block, plan::Node &node) {
       continue;
     if (!isa<scf::ForOp, scf::WhileOp, scf::IfOp, scf::IndexSwitchOp,
              scf::ExecuteRegionOp>(op))
-      return op.emitOpError("communicates in an order that its region does not fix");
-    plan::Node child{isa<scf::ForOp, scf::WhileOp>(op) ? plan::Node::Type::Loop
-                                                       : plan::Node::Type::Branch};
+      return op.emitOpError(
+          "communicates in an order that its region does not fix");
+    plan::Node child{isa<scf::ForOp, scf::WhileOp>(op)
+                         ? plan::Node::Type::Loop
+                         : plan::Node::Type::Branch};
     if (auto loop = dyn_cast<scf::ForOp>(op))
       if (auto count = loop.getStaticTripCount())
         child.tripCount = count->getZExtValue();
@@ -334,8 +347,8 @@ LogicalResult Builder::block(Block &block, plan::Node &node) {
   return success();
 }
 
-LogicalResult Builder::program(func::FuncOp entry, StringRef name, StringRef issuer,
-                               ArrayRef<int64_t> ranks) {
+LogicalResult Builder::program(func::FuncOp entry, StringRef name,
+                               StringRef issuer, ArrayRef<int64_t> ranks) {
   result.programs.emplace_back();
   current = &result.programs.back();
   function = entry;
@@ -370,8 +383,8 @@ FailureOr<plan::Plan> Builder::run() {
   for (auto program : module.getOps<comm::ProgramOp>()) {
     auto entry = module.lookupSymbol<func::FuncOp>(program.getEntry());
     if (!entry)
-      return program.emitOpError() << "entry " << program.getEntryAttr()
-                                   << " is not a func.func";
+      return program.emitOpError()
+             << "entry " << program.getEntryAttr() << " is not a func.func";
     if (failed(this->program(entry, program.getSymName(), program.getIssuer(),
                              program.getRanks())))
       return failure();

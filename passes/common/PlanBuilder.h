@@ -16,17 +16,17 @@
 
 namespace concord {
 
-/// The functions that ranks run: one per comm.program, or the public function of
-/// an SPMD module.
+/// The functions that ranks run: one per comm.program, or the public function
+/// of an SPMD module.
 mlir::SmallVector<mlir::func::FuncOp> entryFunctions(mlir::ModuleOp module);
 
 /// The issues of `function` in program order (collectives and starts).
 mlir::SmallVector<comm::CollectiveOpInterface>
 issuesOf(mlir::func::FuncOp function);
 
-/// The plan of the module, read from its issues. With `buffers`, operands must be
-/// memrefs of the planned phase, and are resolved to where they lie; an operand
-/// that cannot be resolved is Foreign. Emits a diagnostic on failure.
+/// The plan of the module, read from its issues. With `buffers`, operands must
+/// be memrefs of the planned phase, and are resolved to where they lie; an
+/// operand that cannot be resolved is Foreign. Emits a diagnostic on failure.
 mlir::FailureOr<plan::Plan> buildPlan(mlir::ModuleOp module, bool buffers);
 
 /// concord_buffer's outer, inner and stride for one side of a collective.

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Every node becomes an onnx.node at the location of the model's own name; the
-// collectives among ONNX operators become comm operations. Small constants become
-// attributes, larger ones comm.weight.
+// collectives among ONNX operators become comm operations. Small constants
+// become attributes, larger ones comm.weight.
 //
 //===----------------------------------------------------------------------===//
 
@@ -63,8 +63,9 @@ class Importer {
 public:
   Importer(MLIRContext *context, const std::vector<onnx::Model> &models,
            const std::string &pattern, const ImportOptions &options)
-      : context(context), models(models), model(models.front()), pattern(pattern),
-        graph(&models.front().graph), options(options), builder(context) {}
+      : context(context), models(models), model(models.front()),
+        pattern(pattern), graph(&models.front().graph), options(options),
+        builder(context) {}
 
   OwningOpRef<ModuleOp> run();
 
@@ -100,7 +101,8 @@ LogicalResult Importer::sameGraph(const onnx::Model &other, int64_t rank) {
   auto differ = [&](const std::string &what) {
     return emitError(builder.getUnknownLoc())
            << other.path << ": differs from " << model.path << " in " << what
-           << "; the ranks of one program run one graph and differ in the data of "
+           << "; the ranks of one program run one graph and differ in the data "
+              "of "
               "their parameters only";
   };
   const onnx::Graph &a = model.graph, &b = other.graph;
@@ -142,15 +144,19 @@ Value Importer::constant(onnx::ValueId id, Location loc) {
       attr = DenseElementsAttr::get(type, ArrayRef<Attribute>());
     } else {
       attr = DenseElementsAttr::getFromRawBuffer(
-          type, ArrayRef<char>(reinterpret_cast<const char *>(data.bytes.data()),
-                               data.bytes.size()));
+          type,
+          ArrayRef<char>(reinterpret_cast<const char *>(data.bytes.data()),
+                         data.bytes.size()));
     }
     return arith::ConstantOp::create(builder, nameLoc, type, attr);
   }
-  auto &store = context->getLoadedDialect<comm::CommDialect>()->getWeightStore();
-  std::string file = llvm::sys::path::filename(differs ? pattern : model.path).str();
+  auto &store =
+      context->getLoadedDialect<comm::CommDialect>()->getWeightStore();
+  std::string file =
+      llvm::sys::path::filename(differs ? pattern : model.path).str();
   // The graph of a branch may use a name again.
-  std::string section = graph == &model.graph ? value.name : graph->name + "/" + value.name;
+  std::string section =
+      graph == &model.graph ? value.name : graph->name + "/" + value.name;
   while (graph != &model.graph && !sections.insert(section).second)
     section += "'";
   if (differs)
@@ -160,10 +166,9 @@ Value Importer::constant(onnx::ValueId id, Location loc) {
     }
   else
     store.add(file, section, {data.bytes, data.owner});
-  return comm::WeightOp::create(builder, nameLoc, type,
-                                builder.getStringAttr(section),
-                                builder.getStringAttr(file), nullptr, nullptr,
-                                nullptr, nullptr);
+  return comm::WeightOp::create(
+      builder, nameLoc, type, builder.getStringAttr(section),
+      builder.getStringAttr(file), nullptr, nullptr, nullptr, nullptr);
 }
 
 Value Importer::use(onnx::ValueId id, Location loc) {
@@ -257,13 +262,13 @@ LogicalResult Importer::collective(const onnx::Node &node, Location loc,
                                      axis, input, init);
       break;
     case comm::CollectiveKind::reduce_scatter:
-      op = comm::ReduceScatterOp::create(builder, loc, type, domainAttr->getValue(),
-                                         comm::ReductionKind::sum, axis, input,
-                                         init);
+      op = comm::ReduceScatterOp::create(
+          builder, loc, type, domainAttr->getValue(), comm::ReductionKind::sum,
+          axis, input, init);
       break;
     default:
-      op = comm::AllToAllOp::create(builder, loc, type, domainAttr->getValue(), 0, 0,
-                                    nullptr, nullptr, input, init);
+      op = comm::AllToAllOp::create(builder, loc, type, domainAttr->getValue(),
+                                    0, 0, nullptr, nullptr, input, init);
       break;
     }
     values[node.outputs[i]] = op->getResult(0);
@@ -302,17 +307,19 @@ LogicalResult Importer::arm(const onnx::Node &node, StringRef attribute,
 /// An If whose condition is only known at run time.
 LogicalResult Importer::branch(const onnx::Node &node, Location loc) {
   if (models.size() > 1)
-    return emitError(loc) << model.path << ": node '" << node.name
-                          << "' (If): a set of models per rank cannot branch at run "
-                             "time; make the condition a constant (--const NAME=FILE)";
+    return emitError(loc)
+           << model.path << ": node '" << node.name
+           << "' (If): a set of models per rank cannot branch at run "
+              "time; make the condition a constant (--const NAME=FILE)";
   SmallVector<Type> results;
   for (onnx::ValueId id : node.outputs)
     if (id != onnx::kNoValue)
       results.push_back(toMlirType(context, graph->values[id].type));
   Value condition = use(node.inputs[0], loc);
   auto type = cast<RankedTensorType>(condition.getType());
-  Value zero = type.getRank() ? Value(arith::ConstantIndexOp::create(builder, loc, 0))
-                              : Value();
+  Value zero = type.getRank()
+                   ? Value(arith::ConstantIndexOp::create(builder, loc, 0))
+                   : Value();
   SmallVector<Value> at(type.getRank(), zero);
   Value chosen = tensor::ExtractOp::create(builder, loc, condition, at);
   auto op = scf::IfOp::create(builder, loc, results, chosen);
@@ -347,8 +354,7 @@ LogicalResult Importer::node(const onnx::Node &node) {
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i] == onnx::kNoValue)
       continue;
-    results.push_back(
-        toMlirType(context, graph->values[node.outputs[i]].type));
+    results.push_back(toMlirType(context, graph->values[node.outputs[i]].type));
     resultPositions.push_back(i);
   }
   DenseI32ArrayAttr operandAttr, resultAttr;
@@ -406,8 +412,9 @@ OwningOpRef<ModuleOp> Importer::run() {
   }
   func::ReturnOp::create(builder, function.getLoc(), results);
 
-  module->setAttr("comm.phase",
-                  builder.getStringAttr(hasCollectives ? "partitioned" : "imported"));
+  module->setAttr(
+      "comm.phase",
+      builder.getStringAttr(hasCollectives ? "partitioned" : "imported"));
   SmallVector<Attribute> mesh;
   for (auto &[name, size] : options.mesh)
     mesh.push_back(builder.getArrayAttr(
@@ -431,8 +438,9 @@ OwningOpRef<ModuleOp> importOnnx(MLIRContext *context,
                                  const std::vector<onnx::Model> &models,
                                  const std::string &pattern,
                                  const ImportOptions &options) {
-  context->loadDialect<arith::ArithDialect, comm::CommDialect, func::FuncDialect,
-                       onnxir::OnnxDialect, scf::SCFDialect, tensor::TensorDialect>();
+  context->loadDialect<arith::ArithDialect, comm::CommDialect,
+                       func::FuncDialect, onnxir::OnnxDialect, scf::SCFDialect,
+                       tensor::TensorDialect>();
   return Importer(context, models, pattern, options).run();
 }
 

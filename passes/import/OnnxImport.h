@@ -26,22 +26,22 @@ struct ImportOptions {
 };
 
 /// World ranks of each group of `axes` in the mesh, in order.
-std::vector<std::vector<int64_t>> meshGroups(const Mesh &mesh,
-                                             const std::vector<std::string> &axes);
+std::vector<std::vector<int64_t>>
+meshGroups(const Mesh &mesh, const std::vector<std::string> &axes);
 
 /// A name with `{rank}` replaced; unchanged where it has none.
 std::string forRank(const std::string &pattern, int64_t rank);
 
-/// Builds `module { func @main }` in phase `imported`, or `partitioned` when the
-/// model holds collectives of its own. Parameters stay in the mapped file; the
-/// dialect's WeightStore refers to them. With several models, one per rank, the
-/// graphs must be the same but for the data of their constants: the module is one
-/// program, and parameters that differ are named by a pattern with `{rank}`.
-/// `pattern` is the path as given. On failure emits a diagnostic and returns null.
-mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext *context,
-                                             const std::vector<onnx::Model> &models,
-                                             const std::string &pattern,
-                                             const ImportOptions &options);
+/// Builds `module { func @main }` in phase `imported`, or `partitioned` when
+/// the model holds collectives of its own. Parameters stay in the mapped file;
+/// the dialect's WeightStore refers to them. With several models, one per rank,
+/// the graphs must be the same but for the data of their constants: the module
+/// is one program, and parameters that differ are named by a pattern with
+/// `{rank}`. `pattern` is the path as given. On failure emits a diagnostic and
+/// returns null.
+mlir::OwningOpRef<mlir::ModuleOp>
+importOnnx(mlir::MLIRContext *context, const std::vector<onnx::Model> &models,
+           const std::string &pattern, const ImportOptions &options);
 
 } // namespace concord
 

@@ -7,8 +7,8 @@
 //
 // Reshapes become views, slices and splits become extract_slice, concatenations
 // insert_slice into one destination, expansion a broadcasting copy. Shapes come
-// from the result types (after partitioning, an operand that holds a shape still
-// holds the unpartitioned one).
+// from the result types (after partitioning, an operand that holds a shape
+// still holds the unpartitioned one).
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,7 +62,8 @@ Value reshape(OpBuilder &builder, Location loc, Value value,
       flat = tensor::ExpandShapeOp::create(builder, loc, flatType, value,
                                            ArrayRef<ReassociationIndices>());
     else
-      flat = tensor::CollapseShapeOp::create(builder, loc, flatType, value, all);
+      flat =
+          tensor::CollapseShapeOp::create(builder, loc, flatType, value, all);
   }
   if (to.getRank() == 1)
     return flat;
@@ -75,7 +76,8 @@ Value reshape(OpBuilder &builder, Location loc, Value value,
   return tensor::ExpandShapeOp::create(builder, loc, to, flat, all);
 }
 
-static SmallVector<OpFoldResult> indices(OpBuilder &builder, ArrayRef<int64_t> values) {
+static SmallVector<OpFoldResult> indices(OpBuilder &builder,
+                                         ArrayRef<int64_t> values) {
   return getAsIndexOpFoldResult(builder.getContext(), values);
 }
 
@@ -142,7 +144,8 @@ static Results lowerSplit(Context &context) {
     if (context.bound.node.outputs[i] == onnx::kNoValue)
       return SmallVector<Value>();
     RankedTensorType type = context.resultType(next++);
-    results.push_back(extract(context, context.operand(0), offsets, type, ones));
+    results.push_back(
+        extract(context, context.operand(0), offsets, type, ones));
     offsets[axis] += type.getDimSize(axis);
   }
   return results;
@@ -150,7 +153,8 @@ static Results lowerSplit(Context &context) {
 
 static Results lowerConcat(Context &context) {
   RankedTensorType type = context.resultType();
-  int64_t axis = normalise(context.bound.node.intAttr("axis", 1), type.getRank());
+  int64_t axis =
+      normalise(context.bound.node.intAttr("axis", 1), type.getRank());
   Value result = context.empty(type);
   SmallVector<int64_t> offsets(type.getRank(), 0), ones(type.getRank(), 1);
   for (Value operand : context.op.getOperands()) {
@@ -159,7 +163,8 @@ static Results lowerConcat(Context &context) {
       continue;
     result = tensor::InsertSliceOp::create(
         context.rewriter, context.loc(), operand, result,
-        indices(context.rewriter, offsets), indices(context.rewriter, part.getShape()),
+        indices(context.rewriter, offsets),
+        indices(context.rewriter, part.getShape()),
         indices(context.rewriter, ones));
     offsets[axis] += part.getDimSize(axis);
   }
@@ -180,10 +185,11 @@ static Results lowerExpand(Context &context) {
   SmallVector<AffineMap> maps = {
       AffineMap::get(rank, 0, exprs, builder.getContext()),
       builder.getMultiDimIdentityMap(rank)};
-  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  SmallVector<utils::IteratorType> iterators(rank,
+                                             utils::IteratorType::parallel);
   auto generic = linalg::GenericOp::create(
-      builder, context.loc(), type, source, context.empty(type), maps, iterators,
-      [](OpBuilder &inner, Location loc, ValueRange args) {
+      builder, context.loc(), type, source, context.empty(type), maps,
+      iterators, [](OpBuilder &inner, Location loc, ValueRange args) {
         linalg::YieldOp::create(inner, loc, args[0]);
       });
   return SmallVector<Value>{generic.getResult(0)};
@@ -192,7 +198,8 @@ static Results lowerExpand(Context &context) {
 Results lowerDataMovement(Context &context) {
   static const llvm::StringSet<> views = {"Reshape", "Squeeze", "Unsqueeze",
                                           "Flatten", "Identity"};
-  if (!context.bound.node.domain.empty() && context.bound.node.domain != "ai.onnx")
+  if (!context.bound.node.domain.empty() &&
+      context.bound.node.domain != "ai.onnx")
     return SmallVector<Value>();
   const std::string &name = context.name();
   if (views.contains(name))

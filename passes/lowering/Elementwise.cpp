@@ -39,13 +39,23 @@ public:
       return arith::ConstantOp::create(builder, loc,
                                        builder.getFloatAttr(type, value));
     return arith::ConstantOp::create(
-        builder, loc, builder.getIntegerAttr(type, static_cast<int64_t>(value)));
+        builder, loc,
+        builder.getIntegerAttr(type, static_cast<int64_t>(value)));
   }
-  Value add(Value a, Value b) { return binary<arith::AddFOp, arith::AddIOp>(a, b); }
-  Value sub(Value a, Value b) { return binary<arith::SubFOp, arith::SubIOp>(a, b); }
-  Value mul(Value a, Value b) { return binary<arith::MulFOp, arith::MulIOp>(a, b); }
-  Value div(Value a, Value b) { return arith::DivFOp::create(builder, loc, a, b); }
-  Value compare(arith::CmpFPredicate f, arith::CmpIPredicate i, Value a, Value b) {
+  Value add(Value a, Value b) {
+    return binary<arith::AddFOp, arith::AddIOp>(a, b);
+  }
+  Value sub(Value a, Value b) {
+    return binary<arith::SubFOp, arith::SubIOp>(a, b);
+  }
+  Value mul(Value a, Value b) {
+    return binary<arith::MulFOp, arith::MulIOp>(a, b);
+  }
+  Value div(Value a, Value b) {
+    return arith::DivFOp::create(builder, loc, a, b);
+  }
+  Value compare(arith::CmpFPredicate f, arith::CmpIPredicate i, Value a,
+                Value b) {
     if (isa<FloatType>(a.getType()))
       return arith::CmpFOp::create(builder, loc, f, a, b);
     return arith::CmpIOp::create(builder, loc, i, a, b);
@@ -55,28 +65,37 @@ public:
   }
   /// NaN from either side comes through, as in numpy.
   Value max(Value a, Value b) {
-    Value greater = compare(arith::CmpFPredicate::UGT, arith::CmpIPredicate::sgt, a, b);
+    Value greater =
+        compare(arith::CmpFPredicate::UGT, arith::CmpIPredicate::sgt, a, b);
     Value result = select(greater, a, b);
-    return real ? select(compare(arith::CmpFPredicate::UNO, {}, b, b), b, result)
-                : result;
+    return real
+               ? select(compare(arith::CmpFPredicate::UNO, {}, b, b), b, result)
+               : result;
   }
   Value min(Value a, Value b) {
-    Value less = compare(arith::CmpFPredicate::ULT, arith::CmpIPredicate::slt, a, b);
+    Value less =
+        compare(arith::CmpFPredicate::ULT, arith::CmpIPredicate::slt, a, b);
     Value result = select(less, a, b);
-    return real ? select(compare(arith::CmpFPredicate::UNO, {}, b, b), b, result)
-                : result;
+    return real
+               ? select(compare(arith::CmpFPredicate::UNO, {}, b, b), b, result)
+               : result;
   }
   /// max against something known not to be NaN.
   Value maxConstant(Value a, double b) {
     Value c = constant(b);
-    return select(compare(arith::CmpFPredicate::UGT, arith::CmpIPredicate::sgt, a, c), a, c);
+    return select(
+        compare(arith::CmpFPredicate::UGT, arith::CmpIPredicate::sgt, a, c), a,
+        c);
   }
   Value minConstant(Value a, double b) {
     Value c = constant(b);
-    return select(compare(arith::CmpFPredicate::ULT, arith::CmpIPredicate::slt, a, c), a, c);
+    return select(
+        compare(arith::CmpFPredicate::ULT, arith::CmpIPredicate::slt, a, c), a,
+        c);
   }
-  template <typename Op>
-  Value unary(Value a) { return Op::create(builder, loc, a); }
+  template <typename Op> Value unary(Value a) {
+    return Op::create(builder, loc, a);
+  }
   Value sigmoid(Value a) {
     Value one = constant(1.0);
     Value negated = arith::NegFOp::create(builder, loc, a);
@@ -101,8 +120,7 @@ public:
   bool real;
 
 private:
-  template <typename F, typename I>
-  Value binary(Value a, Value b) {
+  template <typename F, typename I> Value binary(Value a, Value b) {
     if (real)
       return F::create(builder, loc, a, b);
     return I::create(builder, loc, a, b);
@@ -151,75 +169,116 @@ static const llvm::StringMap<Entry> &table() {
       {"LessOrEqual", {kFloat | kInt, false, cmp(P::OLE, Q::sle)}},
       {"Greater", {kFloat | kInt, false, cmp(P::OGT, Q::sgt)}},
       {"GreaterOrEqual", {kFloat | kInt, false, cmp(P::OGE, Q::sge)}},
-      {"And", {kBool, false, [](Scalar &s, Args a, const BoundNode &) -> Value {
-         return arith::AndIOp::create(s.builder, s.loc, a[0], a[1]);
-       }}},
-      {"Or", {kBool, false, [](Scalar &s, Args a, const BoundNode &) -> Value {
-         return arith::OrIOp::create(s.builder, s.loc, a[0], a[1]);
-       }}},
-      {"Xor", {kBool, false, [](Scalar &s, Args a, const BoundNode &) -> Value {
-         return arith::XOrIOp::create(s.builder, s.loc, a[0], a[1]);
-       }}},
-      {"Not", {kBool, false, [](Scalar &s, Args a, const BoundNode &) -> Value {
-         Value one = arith::ConstantOp::create(s.builder, s.loc, s.builder.getBoolAttr(true));
-         return arith::XOrIOp::create(s.builder, s.loc, a[0], one);
-       }}},
-      {"Relu", {kFloat | kInt, false, [](Scalar &s, Args a, const BoundNode &) {
-         return s.maxConstant(a[0], 0.0);
-       }}},
-      {"LeakyRelu", {kFloat, false, [](Scalar &s, Args a, const BoundNode &n) {
-         Value scaled = s.mul(a[0], s.constant(n.node.floatAttr("alpha", 0.01)));
-         return s.select(s.compare(arith::CmpFPredicate::OLT, {}, a[0], s.constant(0.0)),
-                         scaled, a[0]);
-       }}},
-      {"Neg", {kFloat | kInt, false, [](Scalar &s, Args a, const BoundNode &) -> Value {
-         if (s.real)
-           return arith::NegFOp::create(s.builder, s.loc, a[0]);
-         return s.sub(s.constant(0), a[0]);
-       }}},
-      {"Abs", {kFloat, false, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::AbsFOp>(a[0]);
-       }}},
-      {"Sqrt", {kFloat, false, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::SqrtOp>(a[0]);
-       }}},
-      {"Reciprocal", {kFloat, false, [](Scalar &s, Args a, const BoundNode &) {
-         return s.div(s.constant(1.0), a[0]);
-       }}},
-      {"Floor", {kFloat, false, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::FloorOp>(a[0]);
-       }}},
-      {"Ceil", {kFloat, false, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::CeilOp>(a[0]);
-       }}},
-      {"Exp", {kFloat, true, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::ExpOp>(a[0]);
-       }}},
-      {"Log", {kFloat, true, [](Scalar &s, Args a, const BoundNode &) {
-         // The polynomial reads the exponent field, which denormals do not have:
-         // they are scaled by 2^23 first.
-         Value tiny = s.compare(arith::CmpFPredicate::OLT, {}, a[0],
-                                s.constant(1.17549435e-38));
-         Value scaled = s.mul(a[0], s.constant(8388608.0));
-         Value log = s.unary<math::LogOp>(s.select(tiny, scaled, a[0]));
-         return s.select(tiny, s.sub(log, s.constant(23.0 * M_LN2)), log);
-       }}},
-      {"Tanh", {kFloat, true, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::TanhOp>(a[0]);
-       }}},
-      {"Erf", {kFloat, true, [](Scalar &s, Args a, const BoundNode &) {
-         return s.unary<math::ErfOp>(a[0]);
-       }}},
-      {"Sigmoid", {kFloat, true, [](Scalar &s, Args a, const BoundNode &) {
-         return s.sigmoid(a[0]);
-       }}},
-      {"Swish", {kFloat, true, [](Scalar &s, Args a, const BoundNode &n) {
-         Value scaled = s.mul(a[0], s.constant(n.node.floatAttr("alpha", 1.0)));
-         return s.mul(a[0], s.sigmoid(scaled));
-       }}},
-      {"Gelu", {kFloat, true, [](Scalar &s, Args a, const BoundNode &n) {
-         return s.gelu(a[0], n.node.stringAttr("approximate", "none") == "tanh");
-       }}},
+      {"And",
+       {kBool, false,
+        [](Scalar &s, Args a, const BoundNode &) -> Value {
+          return arith::AndIOp::create(s.builder, s.loc, a[0], a[1]);
+        }}},
+      {"Or",
+       {kBool, false,
+        [](Scalar &s, Args a, const BoundNode &) -> Value {
+          return arith::OrIOp::create(s.builder, s.loc, a[0], a[1]);
+        }}},
+      {"Xor",
+       {kBool, false,
+        [](Scalar &s, Args a, const BoundNode &) -> Value {
+          return arith::XOrIOp::create(s.builder, s.loc, a[0], a[1]);
+        }}},
+      {"Not",
+       {kBool, false,
+        [](Scalar &s, Args a, const BoundNode &) -> Value {
+          Value one = arith::ConstantOp::create(s.builder, s.loc,
+                                                s.builder.getBoolAttr(true));
+          return arith::XOrIOp::create(s.builder, s.loc, a[0], one);
+        }}},
+      {"Relu",
+       {kFloat | kInt, false,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.maxConstant(a[0], 0.0);
+        }}},
+      {"LeakyRelu",
+       {kFloat, false,
+        [](Scalar &s, Args a, const BoundNode &n) {
+          Value scaled =
+              s.mul(a[0], s.constant(n.node.floatAttr("alpha", 0.01)));
+          return s.select(
+              s.compare(arith::CmpFPredicate::OLT, {}, a[0], s.constant(0.0)),
+              scaled, a[0]);
+        }}},
+      {"Neg",
+       {kFloat | kInt, false,
+        [](Scalar &s, Args a, const BoundNode &) -> Value {
+          if (s.real)
+            return arith::NegFOp::create(s.builder, s.loc, a[0]);
+          return s.sub(s.constant(0), a[0]);
+        }}},
+      {"Abs",
+       {kFloat, false,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.unary<math::AbsFOp>(a[0]);
+        }}},
+      {"Sqrt",
+       {kFloat, false,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.unary<math::SqrtOp>(a[0]);
+        }}},
+      {"Reciprocal",
+       {kFloat, false,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.div(s.constant(1.0), a[0]);
+        }}},
+      {"Floor",
+       {kFloat, false,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.unary<math::FloorOp>(a[0]);
+        }}},
+      {"Ceil",
+       {kFloat, false,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.unary<math::CeilOp>(a[0]);
+        }}},
+      {"Exp",
+       {kFloat, true,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.unary<math::ExpOp>(a[0]);
+        }}},
+      {"Log",
+       {kFloat, true,
+        [](Scalar &s, Args a, const BoundNode &) {
+          // The polynomial reads the exponent field, which denormals do not
+          // have: they are scaled by 2^23 first.
+          Value tiny = s.compare(arith::CmpFPredicate::OLT, {}, a[0],
+                                 s.constant(1.17549435e-38));
+          Value scaled = s.mul(a[0], s.constant(8388608.0));
+          Value log = s.unary<math::LogOp>(s.select(tiny, scaled, a[0]));
+          return s.select(tiny, s.sub(log, s.constant(23.0 * M_LN2)), log);
+        }}},
+      {"Tanh",
+       {kFloat, true,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.unary<math::TanhOp>(a[0]);
+        }}},
+      {"Erf",
+       {kFloat, true,
+        [](Scalar &s, Args a, const BoundNode &) {
+          return s.unary<math::ErfOp>(a[0]);
+        }}},
+      {"Sigmoid",
+       {kFloat, true,
+        [](Scalar &s, Args a, const BoundNode &) { return s.sigmoid(a[0]); }}},
+      {"Swish",
+       {kFloat, true,
+        [](Scalar &s, Args a, const BoundNode &n) {
+          Value scaled =
+              s.mul(a[0], s.constant(n.node.floatAttr("alpha", 1.0)));
+          return s.mul(a[0], s.sigmoid(scaled));
+        }}},
+      {"Gelu",
+       {kFloat, true,
+        [](Scalar &s, Args a, const BoundNode &n) {
+          return s.gelu(a[0],
+                        n.node.stringAttr("approximate", "none") == "tanh");
+        }}},
   };
   return entries;
 }
@@ -249,7 +308,8 @@ static bool isSigned(DType type) {
 }
 
 /// Map from the result's index space to `type`'s, extents of 1 held at 0.
-static AffineMap broadcastMap(MLIRContext *context, ShapedType type, int64_t rank) {
+static AffineMap broadcastMap(MLIRContext *context, ShapedType type,
+                              int64_t rank) {
   SmallVector<AffineExpr> exprs;
   for (int64_t i = 0; i < type.getRank(); ++i)
     exprs.push_back(type.getDimSize(i) == 1
@@ -258,9 +318,10 @@ static AffineMap broadcastMap(MLIRContext *context, ShapedType type, int64_t ran
   return AffineMap::get(rank, 0, exprs, context);
 }
 
-static Value makeGeneric(Context &context, RankedTensorType resultType,
-                         ArrayRef<Value> operands,
-                         function_ref<Value(OpBuilder &, Location, ValueRange)> body) {
+static Value
+makeGeneric(Context &context, RankedTensorType resultType,
+            ArrayRef<Value> operands,
+            function_ref<Value(OpBuilder &, Location, ValueRange)> body) {
   OpBuilder &builder = context.rewriter;
   MLIRContext *ctx = builder.getContext();
   int64_t rank = resultType.getRank();
@@ -276,19 +337,22 @@ static Value makeGeneric(Context &context, RankedTensorType resultType,
       continue;
     }
     inputs.push_back(operand);
-    maps.push_back(broadcastMap(ctx, cast<ShapedType>(operand.getType()), rank));
+    maps.push_back(
+        broadcastMap(ctx, cast<ShapedType>(operand.getType()), rank));
   }
   Value init = context.empty(resultType);
   maps.push_back(AffineMap::getMultiDimIdentityMap(rank, ctx));
-  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  SmallVector<utils::IteratorType> iterators(rank,
+                                             utils::IteratorType::parallel);
   auto generic = linalg::GenericOp::create(
       builder, context.loc(), resultType, inputs, init, maps, iterators,
       [&](OpBuilder &inner, Location loc, ValueRange args) {
         SmallVector<Value> all;
         unsigned next = 0;
         for (TypedAttr splat : splats)
-          all.push_back(splat ? Value(arith::ConstantOp::create(inner, loc, splat))
-                              : Value(args[next++]));
+          all.push_back(
+              splat ? Value(arith::ConstantOp::create(inner, loc, splat))
+                    : Value(args[next++]));
         linalg::YieldOp::create(inner, loc, body(inner, loc, all));
       });
   return generic.getResult(0);
@@ -336,7 +400,8 @@ static Value convert(OpBuilder &b, Location loc, Value v, Type to) {
       return arith::UIToFPOp::create(b, loc, to, v);
     return arith::SIToFPOp::create(b, loc, to, v);
   }
-  unsigned fromWidth = from.getIntOrFloatBitWidth(), toWidth = to.getIntOrFloatBitWidth();
+  unsigned fromWidth = from.getIntOrFloatBitWidth(),
+           toWidth = to.getIntOrFloatBitWidth();
   if (fromWidth > toWidth)
     return arith::TruncIOp::create(b, loc, to, v);
   if (from.isInteger(1))
@@ -372,7 +437,8 @@ static Results lowerPow(Context &context) {
         if (power == 1.0)
           return x;
         Value square = arith::MulFOp::create(b, loc, x, x);
-        return power == 2.0 ? square : Value(arith::MulFOp::create(b, loc, square, x));
+        return power == 2.0 ? square
+                            : Value(arith::MulFOp::create(b, loc, square, x));
       })};
 }
 
@@ -391,21 +457,24 @@ static Results lowerWhere(Context &context) {
 static Results lowerCast(Context &context) {
   RankedTensorType type = context.resultType();
   DType from = context.dtype(), to = fromMlirType(type.getElementType());
-  // Out-of-range floats have no defined integer in LLVM; the kernel defines one.
+  // Out-of-range floats have no defined integer in LLVM; the kernel defines
+  // one.
   bool floatToInt = isSigned(to) && !isSigned(from) && from != DType::BOOL;
   if (!castable(from) || !castable(to) || floatToInt)
     return SmallVector<Value>();
-  return SmallVector<Value>{makeGeneric(
-      context, type, {context.operand(0)},
-      [&](OpBuilder &b, Location loc, ValueRange args) {
-        return convert(b, loc, args[0], type.getElementType());
-      })};
+  return SmallVector<Value>{
+      makeGeneric(context, type, {context.operand(0)},
+                  [&](OpBuilder &b, Location loc, ValueRange args) {
+                    return convert(b, loc, args[0], type.getElementType());
+                  })};
 }
 
 Results lowerElementwise(Context &context) {
-  if (!context.bound.node.domain.empty() && context.bound.node.domain != "ai.onnx")
+  if (!context.bound.node.domain.empty() &&
+      context.bound.node.domain != "ai.onnx")
     return SmallVector<Value>();
-  if (context.op.getNumResults() != 1 || context.resultType().getNumElements() == 0)
+  if (context.op.getNumResults() != 1 ||
+      context.resultType().getNumElements() == 0)
     return SmallVector<Value>();
   if (context.name() == "Where")
     return lowerWhere(context);
@@ -422,7 +491,8 @@ Results lowerElementwise(Context &context) {
       (entry.transcendental && type == DType::F64))
     return SmallVector<Value>();
   // Old opsets broadcast by an `axis` attribute; the kernels know about it.
-  if (context.bound.node.attribute("axis") || context.bound.node.attribute("broadcast"))
+  if (context.bound.node.attribute("axis") ||
+      context.bound.node.attribute("broadcast"))
     return SmallVector<Value>();
   RankedTensorType resultType = context.resultType();
   Value result = makeGeneric(

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Makes comm.kernel operations: asks the kernel for its workspace, packs weights,
-// and serves every operator whose registry entry describes a generic kernel.
+// Makes comm.kernel operations: asks the kernel for its workspace, packs
+// weights, and serves every operator whose registry entry describes a generic
+// kernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -59,23 +60,22 @@ Results makeKernel(Context &context, const std::string &description,
   DenseBoolArrayAttr absentAttr;
   if (llvm::is_contained(absent, true))
     absentAttr = builder.getDenseBoolArrayAttr(absent);
-  auto op = comm::KernelOp::create(builder, context.loc(), types,
-                                   builder.getStringAttr(description), present,
-                                   inits, absentAttr,
-                                   info.workspace_bytes ? builder.getUnitAttr()
-                                                        : UnitAttr());
+  auto op = comm::KernelOp::create(
+      builder, context.loc(), types, builder.getStringAttr(description),
+      present, inits, absentAttr,
+      info.workspace_bytes ? builder.getUnitAttr() : UnitAttr());
   return SmallVector<Value>(op.getResults().take_front(results));
 }
 
-Value packWeight(OpBuilder &builder, Value value, const std::string &description,
-                 uint64_t bytes) {
+Value packWeight(OpBuilder &builder, Value value,
+                 const std::string &description, uint64_t bytes) {
   auto weight = value.getDefiningOp<comm::WeightOp>();
   if (!weight || weight.getPack() || !bytes)
     return {};
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointAfter(weight);
-  auto type = RankedTensorType::get({static_cast<int64_t>(bytes)},
-                                    builder.getI8Type());
+  auto type =
+      RankedTensorType::get({static_cast<int64_t>(bytes)}, builder.getI8Type());
   return comm::WeightOp::create(
       builder, weight.getLoc(), type, weight.getSectionAttr(),
       weight.getFileAttr(), weight.getGlobalAttr(), weight.getSplitsAttr(),
@@ -86,8 +86,9 @@ Results lowerGenericKernel(Context &context) {
   BoundNode &bound = context.bound;
   if (!bound.def || !bound.def->kernel)
     return emitError(context.loc())
-           << "node '" << bound.node.name << "' (" << context.name() << ", opset "
-           << bound.node.opset << "): no lowering for this operator"
+           << "node '" << bound.node.name << "' (" << context.name()
+           << ", opset " << bound.node.opset
+           << "): no lowering for this operator"
            << (bound.node.domain.empty() ? ""
                                          : " of domain " + bound.node.domain);
   std::string description;
@@ -95,8 +96,8 @@ Results lowerGenericKernel(Context &context) {
     description = bound.def->kernel(bound.view);
   } catch (const std::exception &error) {
     return emitError(context.loc())
-           << "node '" << bound.node.name << "' (" << context.name() << ", opset "
-           << bound.node.opset << "): " << error.what();
+           << "node '" << bound.node.name << "' (" << context.name()
+           << ", opset " << bound.node.opset << "): " << error.what();
   }
   SmallVector<Value> inputs;
   for (size_t i = 0; i < bound.view.inputs.size(); ++i)

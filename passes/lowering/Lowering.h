@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // The families of lowerings that comm-decompose tries in turn. Each returns the
-// results, an empty vector when the node is not its business, or failure after a
-// diagnostic.
+// results, an empty vector when the node is not its business, or failure after
+// a diagnostic.
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,8 +56,8 @@ Results lowerFastKernel(Context &context);
 /// Any operator through the generic kernel that its registry entry describes.
 Results lowerGenericKernel(Context &context);
 
-/// A kernel call with its workspace. `inputs` and `outputs` have null entries for
-/// absent pointers. Emits an error naming the node when the kernel refuses.
+/// A kernel call with its workspace. `inputs` and `outputs` have null entries
+/// for absent pointers. Emits an error naming the node when the kernel refuses.
 Results makeKernel(Context &context, const std::string &description,
                    llvm::ArrayRef<mlir::Value> inputs,
                    llvm::ArrayRef<mlir::RankedTensorType> outputs);
@@ -66,8 +66,8 @@ Results makeKernel(Context &context, const std::string &description,
 mlir::Value reshape(mlir::OpBuilder &builder, mlir::Location loc,
                     mlir::Value value, llvm::ArrayRef<int64_t> shape);
 
-/// `value` packed for the kernel of `description`, when it is a parameter that a
-/// comm.weight defines; else null.
+/// `value` packed for the kernel of `description`, when it is a parameter that
+/// a comm.weight defines; else null.
 mlir::Value packWeight(mlir::OpBuilder &builder, mlir::Value value,
                        const std::string &description, uint64_t bytes);
 

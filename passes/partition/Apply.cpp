@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Walks the operations in order, with every tensor in each of the layouts it has
-// been made in so far, and emits the solver's steps where the solver put them.
+// Walks the operations in order, with every tensor in each of the layouts it
+// has been made in so far, and emits the solver's steps where the solver put
+// them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,18 +44,23 @@ private:
   void set(int32_t tensor, const Layout &layout, Value value) {
     available[tensor].push_back({layout, value});
   }
-  Value groupRank(Location loc) { return comm::RankOp::create(builder, loc, builder.getIndexType(), domain); }
+  Value groupRank(Location loc) {
+    return comm::RankOp::create(builder, loc, builder.getIndexType(), domain);
+  }
   Value slice(Location loc, Value whole, DimRef dim);
   Value onFirstRank(Location loc, Value value);
   Value step(Location loc, int32_t tensor, const Step &step);
   void emit(Location loc, const std::vector<Reshard> &reshards);
   Value weight(comm::WeightOp op, int32_t tensor, const Layout &layout);
   LogicalResult sources();
-  LogicalResult node(onnxir::NodeOp op, const OpInfo &info, const OpChoice &choice);
+  LogicalResult node(onnxir::NodeOp op, const OpInfo &info,
+                     const OpChoice &choice);
   void lookup(onnxir::NodeOp op, const OpInfo &info, const OpChoice &choice);
-  LogicalResult other(Operation *op, const OpInfo &info, const OpChoice &choice);
+  LogicalResult other(Operation *op, const OpInfo &info,
+                      const OpChoice &choice);
   Value empty(Location loc, RankedTensorType type) {
-    return tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+    return tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                   type.getElementType());
   }
 
   func::FuncOp function;
@@ -68,7 +74,8 @@ private:
 
 } // namespace
 
-RankedTensorType Applier::localType(int32_t tensor, const Layout &layout) const {
+RankedTensorType Applier::localType(int32_t tensor,
+                                    const Layout &layout) const {
   auto type = cast<RankedTensorType>(bound.values[tensor].getType());
   std::vector<int64_t> shape(type.getShape().begin(), type.getShape().end());
   return RankedTensorType::get(localShape(shape, layout, options.size),
@@ -112,8 +119,8 @@ Value Applier::slice(Location loc, Value whole, DimRef dim) {
   for (int64_t extent : localShape)
     sizes.push_back(builder.getIndexAttr(extent));
   Value result = tensor::ExtractSliceOp::create(
-      builder, loc, RankedTensorType::get(localShape, type.getElementType()), source,
-      offsets, sizes, strides);
+      builder, loc, RankedTensorType::get(localShape, type.getElementType()),
+      source, offsets, sizes, strides);
   if (dim.outer == 1)
     return result;
   SmallVector<int64_t> back(type.getShape());
@@ -121,8 +128,8 @@ Value Applier::slice(Location loc, Value whole, DimRef dim) {
   return lowering::reshape(builder, loc, result, back);
 }
 
-/// The value on the first rank of the group, zeros on the others: a whole tensor
-/// as a partial sum.
+/// The value on the first rank of the group, zeros on the others: a whole
+/// tensor as a partial sum.
 Value Applier::onFirstRank(Location loc, Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
@@ -132,9 +139,11 @@ Value Applier::onFirstRank(Location loc, Value value) {
   SmallVector<utils::IteratorType> iterators(type.getRank(),
                                              utils::IteratorType::parallel);
   auto generic = linalg::GenericOp::create(
-      builder, loc, type, value, empty(loc, type), ArrayRef<AffineMap>{identity, identity},
-      iterators, [&](OpBuilder &b, Location l, ValueRange args) {
-        Value none = arith::ConstantOp::create(b, l, b.getZeroAttr(type.getElementType()));
+      builder, loc, type, value, empty(loc, type),
+      ArrayRef<AffineMap>{identity, identity}, iterators,
+      [&](OpBuilder &b, Location l, ValueRange args) {
+        Value none = arith::ConstantOp::create(
+            b, l, b.getZeroAttr(type.getElementType()));
         Value kept = arith::SelectOp::create(b, l, first, args[0], none);
         linalg::YieldOp::create(b, l, kept);
       });
@@ -174,13 +183,14 @@ Value Applier::step(Location loc, int32_t tensor, const Step &step) {
     RankedTensorType gathered = target;
     if (dim.outer != 1) {
       auto local = cast<RankedTensorType>(source.getType());
-      input = lowering::reshape(builder, loc, source, unrolled(local.getShape(), dim));
+      input = lowering::reshape(builder, loc, source,
+                                unrolled(local.getShape(), dim));
       gathered = RankedTensorType::get(unrolled(target.getShape(), dim),
                                        target.getElementType());
       ++at;
     }
-    Value result = comm::AllGatherOp::create(builder, loc, gathered, name, at, input,
-                                             empty(loc, gathered))
+    Value result = comm::AllGatherOp::create(builder, loc, gathered, name, at,
+                                             input, empty(loc, gathered))
                        .getResult();
     return lowering::reshape(builder, loc, result, target.getShape());
   }
@@ -191,15 +201,17 @@ Value Applier::step(Location loc, int32_t tensor, const Step &step) {
     RankedTensorType scattered = target;
     if (dim.outer != 1) {
       auto whole = cast<RankedTensorType>(source.getType());
-      input = lowering::reshape(builder, loc, source, unrolled(whole.getShape(), dim));
+      input = lowering::reshape(builder, loc, source,
+                                unrolled(whole.getShape(), dim));
       scattered = RankedTensorType::get(unrolled(target.getShape(), dim),
                                         target.getElementType());
       ++at;
     }
-    Value result = comm::ReduceScatterOp::create(builder, loc, scattered, name,
-                                                 toComm(step.from.reduction), at,
-                                                 input, empty(loc, scattered))
-                       .getResult();
+    Value result =
+        comm::ReduceScatterOp::create(builder, loc, scattered, name,
+                                      toComm(step.from.reduction), at, input,
+                                      empty(loc, scattered))
+            .getResult();
     return lowering::reshape(builder, loc, result, target.getShape());
   }
   case StepKind::AllToAll:
@@ -224,18 +236,21 @@ static StringRef reasonOf(StepKind kind) {
 
 void Applier::emit(Location loc, const std::vector<Reshard> &reshards) {
   for (const Reshard &reshard : reshards) {
-    static constexpr StringLiteral names[] = {"", "insert-all_gather",
-                                              "insert-all_reduce",
-                                              "insert-reduce_scatter",
-                                              "insert-all_to_all"};
+    static constexpr StringLiteral names[] = {
+        "", "insert-all_gather", "insert-all_reduce", "insert-reduce_scatter",
+        "insert-all_to_all"};
     if (isCollective(reshard.step.kind)) {
-      auto type = cast<RankedTensorType>(bound.values[reshard.tensor].getType());
+      auto type =
+          cast<RankedTensorType>(bound.values[reshard.tensor].getType());
       explain(function, loc, "comm-partition",
-              names[static_cast<int>(reshard.step.kind)], reasonOf(reshard.step.kind),
+              names[static_cast<int>(reshard.step.kind)],
+              reasonOf(reshard.step.kind),
               "axis=" + Twine(options.name) + " bytes=" +
-                  Twine(type.getNumElements() * elementBytes(type.getElementType())));
+                  Twine(type.getNumElements() *
+                        elementBytes(type.getElementType())));
     }
-    set(reshard.tensor, reshard.step.to, step(loc, reshard.tensor, reshard.step));
+    set(reshard.tensor, reshard.step.to,
+        step(loc, reshard.tensor, reshard.step));
   }
 }
 
@@ -244,7 +259,8 @@ Value Applier::weight(comm::WeightOp op, int32_t tensor, const Layout &layout) {
     return op.getResult();
   if (layout.kind == Layout::Partial)
     return onFirstRank(op.getLoc(), op.getResult());
-  explain(function, op.getLoc(), "comm-partition", "split-weight", "owner-computes",
+  explain(function, op.getLoc(), "comm-partition", "split-weight",
+          "owner-computes",
           "axis=" + Twine(options.name) + " dim=" + Twine(layout.dim.dim) +
               " outer=" + Twine(layout.dim.outer));
   SmallVector<Attribute> splits;
@@ -253,8 +269,9 @@ Value Applier::weight(comm::WeightOp op, int32_t tensor, const Layout &layout) {
   splits.push_back(comm::SplitAttr::get(op.getContext(), layout.dim.dim,
                                         layout.dim.outer, domain));
   auto whole = cast<RankedTensorType>(op.getType());
-  auto global = op.getGlobalAttr() ? op.getGlobalAttr()
-                                   : builder.getDenseI64ArrayAttr(whole.getShape());
+  auto global = op.getGlobalAttr()
+                    ? op.getGlobalAttr()
+                    : builder.getDenseI64ArrayAttr(whole.getShape());
   return comm::WeightOp::create(builder, op.getLoc(), localType(tensor, layout),
                                 op.getSectionAttr(), op.getFileAttr(), global,
                                 builder.getArrayAttr(splits), nullptr, nullptr);
@@ -271,11 +288,13 @@ LogicalResult Applier::sources() {
       continue;
     unsigned index = argument.getArgNumber();
     if (!function.getArgAttr(index, "comm.global"))
-      function.setArgAttr(index, "comm.global",
-                          builder.getDenseI64ArrayAttr(
-                              cast<RankedTensorType>(argument.getType()).getShape()));
+      function.setArgAttr(
+          index, "comm.global",
+          builder.getDenseI64ArrayAttr(
+              cast<RankedTensorType>(argument.getType()).getShape()));
     SmallVector<Attribute> splits;
-    if (auto list = function.getArgAttrOfType<ArrayAttr>(index, "comm.sharding"))
+    if (auto list =
+            function.getArgAttrOfType<ArrayAttr>(index, "comm.sharding"))
       splits.append(list.begin(), list.end());
     splits.push_back(comm::SplitAttr::get(function.getContext(), layout.dim.dim,
                                           layout.dim.outer, domain));
@@ -293,7 +312,8 @@ LogicalResult Applier::sources() {
       if (auto stored = dyn_cast<comm::WeightOp>(op))
         set(it->second, layout, weight(stored, it->second, layout));
       else if (layout.kind == Layout::Split)
-        set(it->second, layout, slice(op.getLoc(), op.getResult(0), layout.dim));
+        set(it->second, layout,
+            slice(op.getLoc(), op.getResult(0), layout.dim));
       else if (layout.kind == Layout::Partial)
         set(it->second, layout, onFirstRank(op.getLoc(), op.getResult(0)));
       else
@@ -305,7 +325,8 @@ LogicalResult Applier::sources() {
 
 /// A lookup in a table of which each rank holds some rows: a rank contributes
 /// zeros where the index is not its own.
-void Applier::lookup(onnxir::NodeOp op, const OpInfo &info, const OpChoice &choice) {
+void Applier::lookup(onnxir::NodeOp op, const OpInfo &info,
+                     const OpChoice &choice) {
   Location loc = op.getLoc();
   Value table = get(info.operands[0], choice.operands[0]);
   Value ids = get(info.operands[1], choice.operands[1]);
@@ -314,7 +335,8 @@ void Applier::lookup(onnxir::NodeOp op, const OpInfo &info, const OpChoice &choi
   RankedTensorType type = localType(info.results[0], choice.results[0]);
   int64_t axis = 0;
   if (auto attr = op.getAttrs().getAs<IntegerAttr>("axis"))
-    axis = attr.getInt() < 0 ? attr.getInt() + tableType.getRank() : attr.getInt();
+    axis =
+        attr.getInt() < 0 ? attr.getInt() + tableType.getRank() : attr.getInt();
   int64_t rows = tableType.getDimSize(axis);
   Value count = arith::ConstantIndexOp::create(builder, loc, rows);
   Value all = arith::ConstantIndexOp::create(builder, loc, rows * options.size);
@@ -323,20 +345,25 @@ void Applier::lookup(onnxir::NodeOp op, const OpInfo &info, const OpChoice &choi
   SmallVector<AffineExpr> idExprs;
   for (int64_t i = 0; i < idRank; ++i)
     idExprs.push_back(builder.getAffineDimExpr(axis + i));
-  SmallVector<AffineMap> maps = {AffineMap::get(rank, 0, idExprs, builder.getContext()),
-                                 builder.getMultiDimIdentityMap(rank)};
-  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  SmallVector<AffineMap> maps = {
+      AffineMap::get(rank, 0, idExprs, builder.getContext()),
+      builder.getMultiDimIdentityMap(rank)};
+  SmallVector<utils::IteratorType> iterators(rank,
+                                             utils::IteratorType::parallel);
   auto generic = linalg::GenericOp::create(
       builder, loc, type, ids, empty(loc, type), maps, iterators,
       [&](OpBuilder &b, Location l, ValueRange args) {
         Value zero = arith::ConstantIndexOp::create(b, l, 0);
-        Value index = arith::IndexCastOp::create(b, l, b.getIndexType(), args[0]);
-        Value negative = arith::CmpIOp::create(b, l, arith::CmpIPredicate::slt, index, zero);
+        Value index =
+            arith::IndexCastOp::create(b, l, b.getIndexType(), args[0]);
+        Value negative =
+            arith::CmpIOp::create(b, l, arith::CmpIPredicate::slt, index, zero);
         Value wrapped = arith::AddIOp::create(b, l, index, all);
         index = arith::SelectOp::create(b, l, negative, wrapped, index);
         Value local = arith::SubIOp::create(b, l, index, first);
         // Unsigned, so that what lies before is out of range too.
-        Value mine = arith::CmpIOp::create(b, l, arith::CmpIPredicate::ult, local, count);
+        Value mine = arith::CmpIOp::create(b, l, arith::CmpIPredicate::ult,
+                                           local, count);
         Value row = arith::SelectOp::create(b, l, mine, local, zero);
         SmallVector<Value> at;
         for (int64_t i = 0; i < axis; ++i)
@@ -345,8 +372,10 @@ void Applier::lookup(onnxir::NodeOp op, const OpInfo &info, const OpChoice &choi
         for (int64_t i = axis + 1; i < tableType.getRank(); ++i)
           at.push_back(linalg::IndexOp::create(b, l, i - 1 + idRank));
         Value found = tensor::ExtractOp::create(b, l, table, at);
-        Value none = arith::ConstantOp::create(b, l, b.getZeroAttr(type.getElementType()));
-        linalg::YieldOp::create(b, l, arith::SelectOp::create(b, l, mine, found, none).getResult());
+        Value none = arith::ConstantOp::create(
+            b, l, b.getZeroAttr(type.getElementType()));
+        linalg::YieldOp::create(
+            b, l, arith::SelectOp::create(b, l, mine, found, none).getResult());
       });
   set(info.results[0], choice.results[0], generic.getResult(0));
 }
@@ -365,7 +394,8 @@ LogicalResult Applier::node(onnxir::NodeOp op, const OpInfo &info,
     int64_t position = op.operandPosition(i);
     Value value = get(info.operands[position], choice.operands[position]);
     if (!value)
-      return op.emitOpError("internal: operand is not in the layout chosen for it");
+      return op.emitOpError(
+          "internal: operand is not in the layout chosen for it");
     // Not the value's own type: an argument keeps its whole one until the end.
     localInputs[position] = fromMlirTensor(
         localType(info.operands[position], choice.operands[position]));
@@ -374,7 +404,8 @@ LogicalResult Applier::node(onnxir::NodeOp op, const OpInfo &info,
   SmallVector<Type> types;
   for (unsigned i = 0; i < op.getNumResults(); ++i) {
     int64_t position = op.resultPosition(i);
-    types.push_back(localType(info.results[position], choice.results[position]));
+    types.push_back(
+        localType(info.results[position], choice.results[position]));
   }
   onnx::Node local = whole.node;
   local.attributes = onnx::localAttributes(whole.view, localInputs);
@@ -399,7 +430,8 @@ LogicalResult Applier::other(Operation *op, const OpInfo &info,
       continue;
     Value value = get(tensor, choice.operands[i]);
     if (!value)
-      return op->emitOpError("internal: operand is not in the layout chosen for it");
+      return op->emitOpError(
+          "internal: operand is not in the layout chosen for it");
     mapping.map(bound.values[tensor], value);
   }
   unsigned next = 0;
@@ -416,7 +448,8 @@ LogicalResult Applier::other(Operation *op, const OpInfo &info,
         mapping.map(init, empty(op->getLoc(), type));
   Operation *clone = builder.clone(*op, mapping);
   next = 0;
-  for (auto [original, result] : llvm::zip(op->getResults(), clone->getResults())) {
+  for (auto [original, result] :
+       llvm::zip(op->getResults(), clone->getResults())) {
     if (!isa<RankedTensorType>(result.getType())) {
       original.replaceAllUsesWith(result);
       continue;
@@ -449,10 +482,11 @@ LogicalResult Applier::run() {
   emit(terminator->getLoc(), solution.finish);
   for (auto [i, operand] : llvm::enumerate(terminator->getOpOperands())) {
     int32_t tensor = bound.tensors.lookup(operand.get());
-    const Layout &layout = bound.problem.tensors[tensor].kind == TensorKind::Value ||
-                                   !get(tensor, Layout::replicated())
-                               ? solution.outputs[tensor]
-                               : Layout::replicated();
+    const Layout &layout =
+        bound.problem.tensors[tensor].kind == TensorKind::Value ||
+                !get(tensor, Layout::replicated())
+            ? solution.outputs[tensor]
+            : Layout::replicated();
     Value value = get(tensor, layout);
     if (!value)
       return function.emitError("internal: an output is not in its layout");
@@ -463,10 +497,11 @@ LogicalResult Applier::run() {
             builder.getDenseI64ArrayAttr(
                 cast<RankedTensorType>(operand.get().getType()).getShape()));
       SmallVector<Attribute> splits;
-      if (auto list = function.getResultAttrOfType<ArrayAttr>(i, "comm.sharding"))
+      if (auto list =
+              function.getResultAttrOfType<ArrayAttr>(i, "comm.sharding"))
         splits.append(list.begin(), list.end());
-      splits.push_back(comm::SplitAttr::get(function.getContext(), layout.dim.dim,
-                                            layout.dim.outer, domain));
+      splits.push_back(comm::SplitAttr::get(
+          function.getContext(), layout.dim.dim, layout.dim.outer, domain));
       function.setResultAttr(i, "comm.sharding", builder.getArrayAttr(splits));
     }
     operand.set(value);

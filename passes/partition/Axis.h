@@ -26,14 +26,15 @@ struct AxisOptions {
 struct BoundProblem {
   sharding::Problem problem;
   llvm::DenseMap<mlir::Value, int32_t> tensors;
-  mlir::SmallVector<mlir::Value> values;       ///< by tensor number
-  mlir::SmallVector<mlir::Operation *> ops;    ///< by op number
+  mlir::SmallVector<mlir::Value> values;    ///< by tensor number
+  mlir::SmallVector<mlir::Operation *> ops; ///< by op number
 };
 
 /// Reads rules, shapes and costs from the function's operations. Emits a
 /// diagnostic when a data-parallel axis does not divide the batch.
 mlir::LogicalResult bindProblem(mlir::func::FuncOp function,
-                                const AxisOptions &options, BoundProblem &bound);
+                                const AxisOptions &options,
+                                BoundProblem &bound);
 
 /// Rewrites the function to what one rank of `domain` computes.
 mlir::LogicalResult applySolution(mlir::func::FuncOp function,

@@ -52,7 +52,9 @@ static double flopsOf(const onnx::NodeView &view, double bytes) {
   if ((op == "MatMul" || op == "Gemm") && !view.inputs[0].shape.empty()) {
     bool transposed = op == "Gemm" && view.node->intAttr("transA", 0);
     return 2 * points *
-           static_cast<double>(view.inputs[0].shape[transposed ? 0 : view.inputs[0].shape.size() - 1]);
+           static_cast<double>(
+               view.inputs[0]
+                   .shape[transposed ? 0 : view.inputs[0].shape.size() - 1]);
   }
   if (op == "Conv" && view.inputs.size() > 1 && view.inputs[1].shape.size() > 1)
     return 2 * points * static_cast<double>(view.inputs[1].numElements()) /
@@ -61,8 +63,8 @@ static double flopsOf(const onnx::NodeView &view, double bytes) {
   return points;
 }
 
-/// The batch: the leading extent that most inputs share; vectors only count where
-/// there is nothing else.
+/// The batch: the leading extent that most inputs share; vectors only count
+/// where there is nothing else.
 static int64_t batchOf(func::FuncOp function) {
   std::map<int64_t, int> votes;
   for (int64_t leastRank : {2, 1}) {
@@ -80,9 +82,9 @@ static int64_t batchOf(func::FuncOp function) {
   return best;
 }
 
-/// Whether a parameter is what splitting is for: a factor of a product, a filter
-/// or a looked-up table. Masks and rotary tables are constants that happen to be
-/// large; splitting them would only buy collectives.
+/// Whether a parameter is what splitting is for: a factor of a product, a
+/// filter or a looked-up table. Masks and rotary tables are constants that
+/// happen to be large; splitting them would only buy collectives.
 static bool isParameter(comm::WeightOp weight) {
   SmallVector<Value> worklist = {weight.getResult()};
   while (!worklist.empty()) {
@@ -93,8 +95,9 @@ static bool isParameter(comm::WeightOp weight) {
         continue;
       StringRef op = node.getOp();
       int64_t position = node.operandPosition(use.getOperandNumber());
-      if (op == "MatMul" || op == "Gemm" || op == "Conv" || op == "ConvTranspose" ||
-          op == "MatMulInteger" || op == "Einsum" || (op == "Gather" && position == 0))
+      if (op == "MatMul" || op == "Gemm" || op == "Conv" ||
+          op == "ConvTranspose" || op == "MatMulInteger" || op == "Einsum" ||
+          (op == "Gather" && position == 0))
         return true;
       if (op == "Transpose" || op == "Cast" || op == "Identity" ||
           op == "DequantizeLinear" || op == "Unsqueeze" || op == "Squeeze")
@@ -104,8 +107,8 @@ static bool isParameter(comm::WeightOp weight) {
   return false;
 }
 
-/// Largest matrix that is a router by its form, [hidden, few]: it is not worth a
-/// collective per layer, and next to no memory whole. 0 where there is none.
+/// Largest matrix that is a router by its form, [hidden, few]: it is not worth
+/// a collective per layer, and next to no memory whole. 0 where there is none.
 static int64_t routerBytes(func::FuncOp function) {
   int64_t largest = 0;
   function.walk([&](comm::WeightOp weight) {
@@ -115,14 +118,15 @@ static int64_t routerBytes(func::FuncOp function) {
     int64_t few = std::min(type.getDimSize(0), type.getDimSize(1));
     int64_t many = std::max(type.getDimSize(0), type.getDimSize(1));
     if (few <= 64 && many >= 16 * few)
-      largest = std::max<int64_t>(largest, type.getNumElements() *
-                                               elementBytes(type.getElementType()));
+      largest = std::max<int64_t>(
+          largest, type.getNumElements() * elementBytes(type.getElementType()));
   });
   return largest;
 }
 
 /// Layouts that IR 11 annotations ask for on an axis of this size.
-static void applyAnnotations(onnxir::NodeOp node, int64_t ranks, BoundProblem &bound) {
+static void applyAnnotations(onnxir::NodeOp node, int64_t ranks,
+                             BoundProblem &bound) {
   auto shardings = node.getShardings();
   if (!shardings)
     return;
@@ -170,14 +174,15 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
   for (BlockArgument argument : body.getArguments()) {
     add(argument, TensorKind::Input);
     TensorInfo &info = problem.tensors.back();
-    // Split inputs save nothing but tempt the solver into gathers; a batch split
-    // is asked for by name, and state (rank 3 and up: key-value caches) is worth
-    // its memory.
-    info.mustReplicate =
-        options.replicateInputs || (!options.dataParallel && info.shape.size() < 3);
+    // Split inputs save nothing but tempt the solver into gathers; a batch
+    // split is asked for by name, and state (rank 3 and up: key-value caches)
+    // is worth its memory.
+    info.mustReplicate = options.replicateInputs ||
+                         (!options.dataParallel && info.shape.size() < 3);
     if (options.dataParallel && !info.shape.empty() && info.shape[0] == batch) {
       if (batch % options.size != 0) {
-        auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "comm.name");
+        auto name = function.getArgAttrOfType<StringAttr>(
+            argument.getArgNumber(), "comm.name");
         return function.emitError()
                << "mesh axis " << options.name << "=" << options.size
                << " does not divide the batch of " << batch << " (input '"
@@ -194,7 +199,8 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
                                : TensorKind::Constant);
       continue;
     }
-    if (isa<arith::ConstantOp>(op) && isa<RankedTensorType>(op.getResult(0).getType())) {
+    if (isa<arith::ConstantOp>(op) &&
+        isa<RankedTensorType>(op.getResult(0).getType())) {
       add(op.getResult(0), TensorKind::Constant);
       continue;
     }
@@ -220,12 +226,14 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
       info.operands.assign(view.view.inputs.size(), -1);
       for (auto [i, operand] : llvm::enumerate(node.getOperands())) {
         info.operands[node.operandPosition(i)] = tensorOf(operand);
-        info.bytes += static_cast<double>(fromMlirTensor(operand.getType()).numBytes());
+        info.bytes +=
+            static_cast<double>(fromMlirTensor(operand.getType()).numBytes());
       }
       std::vector<int32_t> results(view.view.outputs.size(), -1);
       for (auto [i, result] : llvm::enumerate(node.getResults())) {
         results[node.resultPosition(i)] = tensorOf(result);
-        info.bytes += static_cast<double>(fromMlirTensor(result.getType()).numBytes());
+        info.bytes +=
+            static_cast<double>(fromMlirTensor(result.getType()).numBytes());
       }
       info.results = results;
       // What the reader would have refused can stand in hand-written IR.

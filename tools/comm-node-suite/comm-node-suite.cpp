@@ -5,10 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The driver of test/node_suite: one process that compiles each model in turn and
-// runs it with ranks as threads. Standard input has lines of
+// The driver of test/node_suite: one process that compiles each model in turn
+// and runs it with ranks as threads. Standard input has lines of
 //   MODEL  DATA_SET_DIR  RANKS  AXIS  RTOL  ATOL
-// separated by tabs; each is answered by PASS, FAIL, ERROR or SKIP and a message.
+// separated by tabs; each is answered by PASS, FAIL, ERROR or SKIP and a
+// message.
 //
 //===----------------------------------------------------------------------===//
 
@@ -64,7 +65,8 @@ std::string oneLine(std::string text) {
   return text.substr(0, 400);
 }
 
-std::vector<onnx::Tensor> readTensors(const std::string &folder, const char *prefix) {
+std::vector<onnx::Tensor> readTensors(const std::string &folder,
+                                      const char *prefix) {
   std::vector<onnx::Tensor> tensors;
   for (int i = 0;; ++i) {
     std::string path = folder + "/" + prefix + "_" + std::to_string(i) + ".pb";
@@ -142,7 +144,8 @@ public:
   Verdict run(const Case &test);
 
 private:
-  Compiled compile(const Case &test, const std::map<std::string, onnx::Tensor> &inputs);
+  Compiled compile(const Case &test,
+                   const std::map<std::string, onnx::Tensor> &inputs);
 
   DialectRegistry registry;
   std::string folder;
@@ -165,12 +168,15 @@ Compiled Driver::compile(const Case &test,
   options.world = test.ranks;
   std::vector<onnx::Model> models;
   models.push_back(std::move(model));
-  OwningOpRef<ModuleOp> module = importOnnx(&context, models, test.model, options);
+  OwningOpRef<ModuleOp> module =
+      importOnnx(&context, models, test.model, options);
   if (!module)
     throw Verdict{"ERROR", diagnostics};
   Compiled result;
   result.path = folder + "/case" + std::to_string(number++) + ".so";
-  (*module)->setAttr("comm.name", StringAttr::get(&context, fs::path(result.path).stem().string()));
+  (*module)->setAttr(
+      "comm.name",
+      StringAttr::get(&context, fs::path(result.path).stem().string()));
   for (onnx::ValueId id : models.front().graph.inputs)
     result.inputs.push_back(models.front().graph.values[id].name);
   PipelineOptions pipeline;
@@ -178,8 +184,9 @@ Compiled Driver::compile(const Case &test,
   PassManager manager(&context);
   buildPipeline(manager, pipeline);
   if (failed(manager.run(*module)))
-    throw Verdict{diagnostics.find("does not divide") != std::string::npos ? "SKIP"
-                                                                         : "ERROR",
+    throw Verdict{diagnostics.find("does not divide") != std::string::npos
+                      ? "SKIP"
+                      : "ERROR",
                   diagnostics};
   std::string error = emitSharedObject(*module, result.path);
   if (!error.empty())
@@ -212,16 +219,18 @@ std::vector<Split> splitsOf(const char *json) {
   return splits;
 }
 
-/// Copies between a whole tensor and one rank's part of it (one axis of `ranks`).
-void copyPart(std::span<const int64_t> global, size_t element, const Split &split,
-              int64_t ranks, int64_t rank, std::byte *whole, std::byte *part,
-              bool toPart) {
+/// Copies between a whole tensor and one rank's part of it (one axis of
+/// `ranks`).
+void copyPart(std::span<const int64_t> global, size_t element,
+              const Split &split, int64_t ranks, int64_t rank, std::byte *whole,
+              std::byte *part, bool toPart) {
   uint64_t before = split.outer, inside = element;
   for (int64_t i = 0; i < split.dim; ++i)
     before *= global[i];
   for (size_t i = split.dim + 1; i < global.size(); ++i)
     inside *= global[i];
-  uint64_t block = global[split.dim] / split.outer * inside, mine = block / ranks;
+  uint64_t block = global[split.dim] / split.outer * inside,
+           mine = block / ranks;
   for (uint64_t i = 0; i < before; ++i) {
     std::byte *there = whole + i * block + rank * mine, *here = part + i * mine;
     std::memcpy(toPart ? here : there, toPart ? there : here, mine);
@@ -245,8 +254,8 @@ void fail(Shared &shared, const std::string &what) {
     shared.error = what;
 }
 
-/// One rank: load, fill the inputs, step twice (a kernel must not keep state), hand
-/// the outputs over.
+/// One rank: load, fill the inputs, step twice (a kernel must not keep state),
+/// hand the outputs over.
 void runRank(Shared &shared, int rank) {
   concord_context_config config = {};
   config.struct_size = sizeof(config);
@@ -262,7 +271,8 @@ void runRank(Shared &shared, int rank) {
       fail(shared, concord_last_error());
     return status == CONCORD_OK;
   };
-  bool ok = check(concord_program_load(context, shared.compiled.path.c_str(), nullptr, &program));
+  bool ok = check(concord_program_load(context, shared.compiled.path.c_str(),
+                                       nullptr, &program));
   uint32_t numOutputs = 0;
   ok = ok && check(concord_program_num_outputs(program, &numOutputs));
   for (size_t i = 0; ok && i < shared.compiled.inputs.size(); ++i) {
@@ -276,12 +286,14 @@ void runRank(Shared &shared, int rank) {
     const onnx::Tensor &tensor = shared.inputs.at(shared.compiled.inputs[i]);
     std::vector<Split> splits = splitsOf(entry.sharding_json);
     if (splits.empty()) {
-      std::memcpy(data, tensor.bytes.data(), std::min<uint64_t>(entry.local_bytes, tensor.bytes.size()));
+      std::memcpy(data, tensor.bytes.data(),
+                  std::min<uint64_t>(entry.local_bytes, tensor.bytes.size()));
       continue;
     }
     shared.split = true;
-    copyPart({entry.global_shape, entry.rank}, dtypeSize(tensor.type.dtype), splits[0],
-             shared.test.ranks, rank, const_cast<std::byte *>(tensor.bytes.data()),
+    copyPart({entry.global_shape, entry.rank}, dtypeSize(tensor.type.dtype),
+             splits[0], shared.test.ranks, rank,
+             const_cast<std::byte *>(tensor.bytes.data()),
              static_cast<std::byte *>(data), /*toPart=*/true);
   }
   for (int step = 0; ok && step < 2; ++step)
@@ -305,8 +317,8 @@ void runRank(Shared &shared, int rank) {
       std::memcpy(whole.mutableBytes().data(), data, whole.type.numBytes());
     } else {
       shared.split = true;
-      copyPart({entry.global_shape, entry.rank}, dtypeSize(whole.type.dtype), splits[0],
-               shared.test.ranks, rank, whole.mutableBytes().data(),
+      copyPart({entry.global_shape, entry.rank}, dtypeSize(whole.type.dtype),
+               splits[0], shared.test.ranks, rank, whole.mutableBytes().data(),
                static_cast<std::byte *>(data), /*toPart=*/false);
     }
   }
@@ -315,8 +327,8 @@ void runRank(Shared &shared, int rank) {
 }
 
 /// Empty, or where the output differs from what is expected.
-std::string compare(const onnx::Tensor &got, const onnx::Tensor &want, double rtol,
-                    double atol) {
+std::string compare(const onnx::Tensor &got, const onnx::Tensor &want,
+                    double rtol, double atol) {
   if (got.type.dtype != want.type.dtype)
     return "dtype " + std::string(dtypeName(got.type.dtype)) + ", expected " +
            std::string(dtypeName(want.type.dtype));
@@ -329,7 +341,8 @@ std::string compare(const onnx::Tensor &got, const onnx::Tensor &want, double rt
     rtol = std::max(rtol, 1.6e-2);
   else if (want.type.dtype == DType::F8E4M3 || want.type.dtype == DType::F8E5M2)
     return got.bytes.size() == want.bytes.size() &&
-                   std::memcmp(got.bytes.data(), want.bytes.data(), got.bytes.size()) == 0
+                   std::memcmp(got.bytes.data(), want.bytes.data(),
+                               got.bytes.size()) == 0
                ? ""
                : "8-bit floats differ";
   for (int64_t i = 0; i < want.type.numElements(); ++i) {
@@ -371,7 +384,8 @@ Verdict Driver::run(const Case &test) {
   if (!shared.error.empty())
     return {"ERROR", shared.error};
   for (size_t i = 0; i < expected.size(); ++i)
-    if (std::string what = compare(shared.outputs[i], expected[i], test.rtol, test.atol);
+    if (std::string what =
+            compare(shared.outputs[i], expected[i], test.rtol, test.atol);
         !what.empty())
       return {"FAIL", "output " + std::to_string(i) + ": " + what};
   if (test.ranks > 1 && !shared.split)
@@ -386,8 +400,12 @@ bool parseCase(const std::string &line, Case &test) {
     fields.push_back(field);
   if (fields.size() != 6)
     return false;
-  test = {fields[0], fields[1], fields[3], std::atoi(fields[2].c_str()),
-          std::atof(fields[4].c_str()), std::atof(fields[5].c_str())};
+  test = {fields[0],
+          fields[1],
+          fields[3],
+          std::atoi(fields[2].c_str()),
+          std::atof(fields[4].c_str()),
+          std::atof(fields[5].c_str())};
   return test.ranks >= 1 && test.ranks <= 64;
 }
 
@@ -398,7 +416,8 @@ int main(int argc, char **argv) {
   Driver driver;
   for (std::string line; std::getline(std::cin, line);) {
     Case test;
-    Verdict verdict{"ERROR", "expected MODEL DATA RANKS AXIS RTOL ATOL, separated by tabs"};
+    Verdict verdict{
+        "ERROR", "expected MODEL DATA RANKS AXIS RTOL ATOL, separated by tabs"};
     if (parseCase(line, test)) {
       try {
         verdict = driver.run(test);

@@ -42,7 +42,8 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(std::string &error) {
   llvm::InitializeNativeTarget();
   llvm::InitializeNativeTargetAsmPrinter();
   llvm::Triple triple(llvm::sys::getDefaultTargetTriple());
-  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return nullptr;
   // The class that the kernels were chosen for, so that one name says what the
@@ -61,7 +62,8 @@ std::string emitObject(ModuleOp module, std::string &error) {
   registerBuiltinDialectTranslation(*module.getContext());
   registerLLVMDialectTranslation(*module.getContext());
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> ir = translateModuleToLLVMIR(module, context, "concord");
+  std::unique_ptr<llvm::Module> ir =
+      translateModuleToLLVMIR(module, context, "concord");
   if (!ir) {
     error = "internal: the lowered module does not translate to LLVM IR";
     return "";
@@ -91,7 +93,8 @@ std::string emitObject(ModuleOp module, std::string &error) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, callGraph, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(*ir, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2)
+      .run(*ir, modules);
 
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream os(bytes);
@@ -110,7 +113,8 @@ std::string writeFile(const std::string &path, llvm::StringRef data) {
     llvm::outs() << data;
     llvm::outs().flush();
     if (llvm::outs().has_error()) {
-      std::string error = "cannot write to standard output: " + llvm::outs().error().message();
+      std::string error =
+          "cannot write to standard output: " + llvm::outs().error().message();
       llvm::outs().clear_error();
       return error;
     }
@@ -125,7 +129,8 @@ std::string writeFile(const std::string &path, llvm::StringRef data) {
     os << data;
     os.close();
     if (os.has_error()) {
-      std::string error = "cannot write '" + path + "': " + os.error().message();
+      std::string error =
+          "cannot write '" + path + "': " + os.error().message();
       os.clear_error();
       return error;
     }
@@ -133,7 +138,8 @@ std::string writeFile(const std::string &path, llvm::StringRef data) {
   }
   auto temporary = llvm::sys::fs::TempFile::create(path + ".tmp-%%%%%%", 0644);
   if (!temporary)
-    return "cannot write '" + path + "': " + llvm::toString(temporary.takeError());
+    return "cannot write '" + path +
+           "': " + llvm::toString(temporary.takeError());
   llvm::raw_fd_ostream os(temporary->FD, /*shouldClose=*/false);
   os << data;
   os.flush();
@@ -153,7 +159,8 @@ static std::string findLinker() {
   for (const char *name : {"ld.lld-22", "ld.lld"})
     if (auto found = llvm::sys::findProgramByName(name))
       return *found;
-  if (auto found = llvm::sys::findProgramByName("ld.lld", {"/usr/lib/llvm-22/bin"}))
+  if (auto found =
+          llvm::sys::findProgramByName("ld.lld", {"/usr/lib/llvm-22/bin"}))
     return *found;
   return "";
 }
@@ -167,11 +174,13 @@ std::string emitSharedObject(ModuleOp module, const std::string &path) {
     return "cannot find ld.lld-22; install the package lld-22";
   llvm::SmallString<256> objectPath, linked;
   int fd;
-  if (auto code = llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, linked))
+  if (auto code =
+          llvm::sys::fs::createUniqueFile(path + ".tmp-%%%%%%", fd, linked))
     return "cannot write '" + path + "': " + code.message();
   ::close(fd);
   llvm::FileRemover removeLinked(linked);
-  // Parameters first: an artefact whose parameters are missing must not be seen.
+  // Parameters first: an artefact whose parameters are missing must not be
+  // seen.
   llvm::SmallString<256> weights(path);
   llvm::sys::path::replace_extension(weights, "weights");
   error = writeParameters(module, std::string(weights));
@@ -181,24 +190,26 @@ std::string emitSharedObject(ModuleOp module, const std::string &path) {
   if (object.empty())
     return error;
 
-  if (auto code = llvm::sys::fs::createTemporaryFile("concord", "o", objectPath))
+  if (auto code =
+          llvm::sys::fs::createTemporaryFile("concord", "o", objectPath))
     return "cannot create a temporary file: " + code.message();
   llvm::FileRemover removeObject(objectPath);
   error = writeFile(std::string(objectPath), object);
   if (!error.empty())
     return error;
-  llvm::StringRef arguments[] = {linker,        "-shared", "--hash-style=gnu",
-                                 "-z",          "now",     "--gc-sections",
-                                 "-z",          "noexecstack",
-                                 "--undefined=concord_program",
-                                 objectPath,    "-o",      linked};
+  llvm::StringRef arguments[] = {
+      linker,     "-shared",     "--hash-style=gnu",
+      "-z",       "now",         "--gc-sections",
+      "-z",       "noexecstack", "--undefined=concord_program",
+      objectPath, "-o",          linked};
   std::string message;
-  int status = llvm::sys::ExecuteAndWait(linker, arguments, std::nullopt, {}, 0, 0, &message);
+  int status = llvm::sys::ExecuteAndWait(linker, arguments, std::nullopt, {}, 0,
+                                         0, &message);
   if (status != 0)
     return "ld.lld failed with status " + std::to_string(status) +
            (message.empty() ? "" : ": " + message);
-  llvm::sys::fs::setPermissions(
-      linked, static_cast<llvm::sys::fs::perms>(0755));
+  llvm::sys::fs::setPermissions(linked,
+                                static_cast<llvm::sys::fs::perms>(0755));
   if (auto code = llvm::sys::fs::rename(linked, path))
     return "cannot write '" + path + "': " + code.message();
   return "";

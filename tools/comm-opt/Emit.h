@@ -18,8 +18,8 @@ namespace concord {
 /// file's bytes, or an empty string after setting `error`.
 std::string emitObject(mlir::ModuleOp module, std::string &error);
 
-/// Object, link, parameters: writes `path` (NAME.so) and NAME.weights beside it,
-/// each complete or not at all. Returns an empty string or the error.
+/// Object, link, parameters: writes `path` (NAME.so) and NAME.weights beside
+/// it, each complete or not at all. Returns an empty string or the error.
 std::string emitSharedObject(mlir::ModuleOp module, const std::string &path);
 
 /// Writes text or bytes to a temporary file and renames it; "-" is standard

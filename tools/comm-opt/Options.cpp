@@ -19,26 +19,33 @@ using namespace llvm;
 static cl::OptionCategory category("Concord options");
 
 static cl::list<std::string> meshOption(
-    "mesh", cl::desc("Axes of the mesh, e.g. dp=2,tp=4 (row-major, last fastest)"),
+    "mesh",
+    cl::desc("Axes of the mesh, e.g. dp=2,tp=4 (row-major, last fastest)"),
     cl::value_desc("AXIS=N,..."), cl::CommaSeparated, cl::cat(category));
-static cl::opt<int64_t> tpOption("tp", cl::desc("Short for --mesh tp=N"), cl::init(0),
-                                 cl::value_desc("N"), cl::cat(category));
-static cl::opt<int64_t> dpOption("dp", cl::desc("Short for --mesh dp=N"), cl::init(0),
-                                 cl::value_desc("N"), cl::cat(category));
-static cl::opt<int64_t> worldOption(
-    "world", cl::desc("Ranks of a model that holds collectives of its own"),
-    cl::init(0), cl::value_desc("N"), cl::cat(category));
-static cl::list<std::string> dimOption(
-    "dim", cl::desc("Fix a symbolic dimension of the model, e.g. seq=128"),
-    cl::value_desc("NAME=N"), cl::cat(category));
-static cl::list<std::string> shapeOption(
-    "shape", cl::desc("Shape of an input, e.g. x=1x3x224x224"),
-    cl::value_desc("INPUT=AxBxC"), cl::cat(category));
-static cl::list<std::string> constOption(
-    "const", cl::desc("Take an input as the constant in a TensorProto file"),
-    cl::value_desc("INPUT=FILE.pb"), cl::cat(category));
+static cl::opt<int64_t> tpOption("tp", cl::desc("Short for --mesh tp=N"),
+                                 cl::init(0), cl::value_desc("N"),
+                                 cl::cat(category));
+static cl::opt<int64_t> dpOption("dp", cl::desc("Short for --mesh dp=N"),
+                                 cl::init(0), cl::value_desc("N"),
+                                 cl::cat(category));
+static cl::opt<int64_t>
+    worldOption("world",
+                cl::desc("Ranks of a model that holds collectives of its own"),
+                cl::init(0), cl::value_desc("N"), cl::cat(category));
+static cl::list<std::string>
+    dimOption("dim",
+              cl::desc("Fix a symbolic dimension of the model, e.g. seq=128"),
+              cl::value_desc("NAME=N"), cl::cat(category));
+static cl::list<std::string>
+    shapeOption("shape", cl::desc("Shape of an input, e.g. x=1x3x224x224"),
+                cl::value_desc("INPUT=AxBxC"), cl::cat(category));
+static cl::list<std::string>
+    constOption("const",
+                cl::desc("Take an input as the constant in a TensorProto file"),
+                cl::value_desc("INPUT=FILE.pb"), cl::cat(category));
 static cl::list<std::string> groupTypeOption(
-    "group-type", cl::desc("Mesh axis that an Nccl* operator's group_type means"),
+    "group-type",
+    cl::desc("Mesh axis that an Nccl* operator's group_type means"),
     cl::value_desc("TYPE=AXIS"), cl::cat(category));
 
 namespace concord {
@@ -48,7 +55,8 @@ static bool parsePair(StringRef text, StringRef &key, StringRef &value) {
   return !key.empty() && !value.empty();
 }
 
-static bool addAxis(Mesh &mesh, StringRef name, int64_t size, std::string &error) {
+static bool addAxis(Mesh &mesh, StringRef name, int64_t size,
+                    std::string &error) {
   for (auto &axis : mesh)
     if (axis.first == name) {
       error = "mesh axis '" + name.str() + "' is given twice";
@@ -74,22 +82,25 @@ CompileOptions collectCompileOptions(std::string &error) {
     if (!addAxis(options.mesh, key, size, error))
       return options;
   }
-  if ((dpOption.getNumOccurrences() && !addAxis(options.mesh, "dp", dpOption, error)) ||
-      (tpOption.getNumOccurrences() && !addAxis(options.mesh, "tp", tpOption, error)))
+  if ((dpOption.getNumOccurrences() &&
+       !addAxis(options.mesh, "dp", dpOption, error)) ||
+      (tpOption.getNumOccurrences() &&
+       !addAxis(options.mesh, "tp", tpOption, error)))
     return options;
   int64_t product = 1;
   for (auto &axis : options.mesh)
     product *= axis.second;
   options.world = worldOption ? worldOption.getValue() : product;
   if (!options.mesh.empty() && options.world != product) {
-    error = "--world " + std::to_string(options.world) + " contradicts the mesh of " +
-            std::to_string(product) + " ranks";
+    error = "--world " + std::to_string(options.world) +
+            " contradicts the mesh of " + std::to_string(product) + " ranks";
     return options;
   }
   options.read.world = options.world;
   for (const std::string &text : dimOption) {
     int64_t size;
-    if (!parsePair(text, key, value) || value.getAsInteger(10, size) || size < 1) {
+    if (!parsePair(text, key, value) || value.getAsInteger(10, size) ||
+        size < 1) {
       error = "--dim takes NAME=N with a positive N, not '" + text + "'";
       return options;
     }
@@ -114,7 +125,8 @@ CompileOptions collectCompileOptions(std::string &error) {
       return options;
     }
     try {
-      options.read.constantInputs[key.str()] = onnx::readTensorProto(value.str());
+      options.read.constantInputs[key.str()] =
+          onnx::readTensorProto(value.str());
     } catch (const std::exception &failure) {
       error = failure.what();
       return options;
@@ -126,10 +138,11 @@ CompileOptions collectCompileOptions(std::string &error) {
       error = "--group-type takes TYPE=AXIS, not '" + text + "'";
       return options;
     }
-    auto axis = llvm::find_if(options.mesh,
-                              [&](auto &entry) { return entry.first == value; });
+    auto axis = llvm::find_if(
+        options.mesh, [&](auto &entry) { return entry.first == value; });
     if (axis == options.mesh.end()) {
-      error = "--group-type names axis '" + value.str() + "', which --mesh does not have";
+      error = "--group-type names axis '" + value.str() +
+              "', which --mesh does not have";
       return options;
     }
     options.groupTypes[type] = value.str();

@@ -59,8 +59,8 @@ void printSummary(ModuleOp module, llvm::raw_ostream &os) {
   if (failed(plan))
     return;
   os << "world: " << plan->world << " ranks\n";
-  os << llvm::format("%-12s %7s %6s %-16s %6s %16s\n", "domain", "groups", "ranks",
-                     "kind", "count", "bytes per step");
+  os << llvm::format("%-12s %7s %6s %-16s %6s %16s\n", "domain", "groups",
+                     "ranks", "kind", "count", "bytes per step");
   for (auto [index, domain] : llvm::enumerate(plan->domains)) {
     // Per kind: number of issues and bytes of the logical array per rank.
     std::map<std::string, std::pair<int64_t, uint64_t>> kinds;
@@ -87,7 +87,8 @@ void printSummary(ModuleOp module, llvm::raw_ostream &os) {
     os << "custom calls that touch all domains: " << calls.getInt() << "\n";
   for (auto arena : module.getOps<comm::ArenaOp>())
     os << "arena: " << arena.getSize() << " bytes, lower bound "
-       << arena.getLowerBound() << ", " << arena.getOffsets().size() << " buffers\n";
+       << arena.getLowerBound() << ", " << arena.getOffsets().size()
+       << " buffers\n";
   for (auto order : module.getOps<comm::OrderOp>()) {
     os << "order: " << order.getProgram() << ", " << order.getSites().size()
        << " issues";
@@ -97,11 +98,11 @@ void printSummary(ModuleOp module, llvm::raw_ostream &os) {
     auto path = order->getAttrOfType<IntegerAttr>("path_ns");
     auto unordered = order->getAttrOfType<IntegerAttr>("unordered_path_ns");
     if (path && unordered && unordered.getInt() > 0)
-      os << llvm::format("price of the order: critical path %.3f ms, %.3f ms without "
-                         "(+%.1f %%)\n",
-                         path.getInt() * 1e-6, unordered.getInt() * 1e-6,
-                         100.0 * (path.getInt() - unordered.getInt()) /
-                             unordered.getInt());
+      os << llvm::format(
+          "price of the order: critical path %.3f ms, %.3f ms without "
+          "(+%.1f %%)\n",
+          path.getInt() * 1e-6, unordered.getInt() * 1e-6,
+          100.0 * (path.getInt() - unordered.getInt()) / unordered.getInt());
   }
   for (auto certificate : module.getOps<comm::CertificateOp>()) {
     os << "certificate: by " << certificate.getBy() << ", digest "

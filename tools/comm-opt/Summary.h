@@ -12,8 +12,8 @@
 
 namespace concord {
 
-/// Prints `--comm-summary`: a table of collectives, bytes and groups per domain,
-/// the arena, and the certificate. Stable, one item a line.
+/// Prints `--comm-summary`: a table of collectives, bytes and groups per
+/// domain, the arena, and the certificate. Stable, one item a line.
 void printSummary(mlir::ModuleOp module, llvm::raw_ostream &os);
 
 } // namespace concord

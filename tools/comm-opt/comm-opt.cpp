@@ -42,30 +42,38 @@ using namespace mlir;
 using namespace concord;
 
 static llvm::cl::OptionCategory category("Concord options");
-static llvm::cl::opt<std::string> inputFile(llvm::cl::Positional,
-                                            llvm::cl::desc("<input: .onnx, .hlo, .mlir>"),
-                                            llvm::cl::init("-"));
+static llvm::cl::opt<std::string>
+    inputFile(llvm::cl::Positional,
+              llvm::cl::desc("<input: .onnx, .hlo, .mlir>"),
+              llvm::cl::init("-"));
 static llvm::cl::opt<std::string> outputFile("o", llvm::cl::desc("Output file"),
                                              llvm::cl::value_desc("FILE"),
                                              llvm::cl::init("-"));
 static llvm::cl::opt<std::string>
-    importAs("import", llvm::cl::desc("Read the input as onnx, hlo or mlir, whatever it looks like"),
+    importAs("import",
+             llvm::cl::desc(
+                 "Read the input as onnx, hlo or mlir, whatever it looks like"),
              llvm::cl::init(""), llvm::cl::cat(category));
 static llvm::cl::opt<std::string>
-    emit("emit", llvm::cl::desc("What to write: mlir (default), hlo, plan, obj, so"),
+    emit("emit",
+         llvm::cl::desc("What to write: mlir (default), hlo, plan, obj, so"),
          llvm::cl::init("mlir"), llvm::cl::cat(category));
 static llvm::cl::opt<bool>
-    summaryOption("comm-summary", llvm::cl::desc("Print collectives and bytes per domain, "
-                                           "arena and certificate to standard error"),
-            llvm::cl::init(false), llvm::cl::cat(category));
+    summaryOption("comm-summary",
+                  llvm::cl::desc("Print collectives and bytes per domain, "
+                                 "arena and certificate to standard error"),
+                  llvm::cl::init(false), llvm::cl::cat(category));
 
 static llvm::cl::list<std::string> pureCalls(
-    "hlo-pure-call", llvm::cl::desc("A custom call of an HLO module that computes only"),
-    llvm::cl::value_desc("TARGET,..."), llvm::cl::CommaSeparated, llvm::cl::cat(category));
+    "hlo-pure-call",
+    llvm::cl::desc("A custom call of an HLO module that computes only"),
+    llvm::cl::value_desc("TARGET,..."), llvm::cl::CommaSeparated,
+    llvm::cl::cat(category));
 
 static llvm::cl::opt<bool>
-    explainOption("explain", llvm::cl::desc("Print every decision with its reason to "
-                                            "standard error (docs/explain.md)"),
+    explainOption("explain",
+                  llvm::cl::desc("Print every decision with its reason to "
+                                 "standard error (docs/explain.md)"),
                   llvm::cl::init(false), llvm::cl::cat(category));
 
 namespace {
@@ -82,8 +90,8 @@ Format sniff(StringRef data) {
   StringRef head = data.take_front(4096);
   bool binary = llvm::any_of(head, [](char c) {
     auto byte = static_cast<unsigned char>(c);
-    return byte == 0 || (byte < 0x20 && byte != '\n' && byte != '\t' && byte != '\r' &&
-                         byte != '\f' && byte != '\v');
+    return byte == 0 || (byte < 0x20 && byte != '\n' && byte != '\t' &&
+                         byte != '\r' && byte != '\f' && byte != '\v');
   });
   return binary ? Format::Onnx : Format::Mlir;
 }
@@ -106,7 +114,8 @@ std::vector<std::string> perRankPaths(int64_t world) {
   return paths;
 }
 
-OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &options) {
+OwningOpRef<ModuleOp> readInput(MLIRContext &context,
+                                const CompileOptions &options) {
   std::string message;
   auto buffer = openInputFile(perRankPaths(options.world).front(), &message);
   if (!buffer) {
@@ -123,7 +132,8 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
   else if (!importAs.empty()) {
     (void)fail("--import takes onnx, hlo or mlir, not '" + importAs + "'");
     return {};
-  } else if (StringRef(inputFile).ends_with(".onnx") && format != Format::Onnx) {
+  } else if (StringRef(inputFile).ends_with(".onnx") &&
+             format != Format::Onnx) {
     (void)fail(inputFile + ": this is text, not an ONNX model");
     return {};
   }
@@ -148,7 +158,8 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
     import.world = options.world > 1 ? options.world : 0;
     import.pureCalls = pureCalls;
     try {
-      return importHlo(&context, hlo::parse(buffer->getBuffer().str(), inputFile), import);
+      return importHlo(
+          &context, hlo::parse(buffer->getBuffer().str(), inputFile), import);
     } catch (const hlo::Error &error) {
       (void)fail(error.what());
       return {};
@@ -158,9 +169,9 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
   sources.AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   context.getOrLoadDialect<comm::CommDialect>()->getWeightStore().setDirectory(
       inputFile == "-" ? std::string(".")
-                       : llvm::sys::path::parent_path(inputFile).empty()
-                             ? std::string(".")
-                             : llvm::sys::path::parent_path(inputFile).str());
+      : llvm::sys::path::parent_path(inputFile).empty()
+          ? std::string(".")
+          : llvm::sys::path::parent_path(inputFile).str());
   ParserConfig config(&context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, config);
   if (!module)
@@ -168,7 +179,8 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
   // A mesh on the command line is for a module that has none yet.
   if (!options.mesh.empty()) {
     if (getPhase(*module) > Phase::Imported) {
-      (void)fail(inputFile + ": is already partitioned; drop --mesh, --tp and --dp");
+      (void)fail(inputFile +
+                 ": is already partitioned; drop --mesh, --tp and --dp");
       return {};
     }
     Builder builder(&context);
@@ -184,7 +196,8 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context, const CompileOptions &opti
 
 /// `o` written as MLIR: parameters go to a file beside it.
 LogicalResult writeMlir(ModuleOp module) {
-  bool toFile = outputFile != "-" && !StringRef(outputFile).starts_with("/dev/");
+  bool toFile =
+      outputFile != "-" && !StringRef(outputFile).starts_with("/dev/");
   if (toFile && getPhase(module) != Phase::Lowered) {
     llvm::SmallString<256> weights(outputFile);
     llvm::sys::path::replace_extension(weights, "weights");
@@ -209,7 +222,8 @@ LogicalResult writeOutput(ModuleOp module) {
   if (emit == "mlir")
     return writeMlir(module);
   if (emit == "plan") {
-    FailureOr<plan::Plan> plan = buildPlan(module, getPhase(module) >= Phase::Planned);
+    FailureOr<plan::Plan> plan =
+        buildPlan(module, getPhase(module) >= Phase::Planned);
     if (failed(plan))
       return failure();
     error = writeFile(outputFile, plan::toJson(*plan) + "\n");
@@ -229,8 +243,8 @@ LogicalResult writeOutput(ModuleOp module) {
   return error.empty() ? success() : fail(error);
 }
 
-/// --verify-roundtrip: what is printed, in custom and in generic form, parses, and
-/// prints the same again.
+/// --verify-roundtrip: what is printed, in custom and in generic form, parses,
+/// and prints the same again.
 LogicalResult verifyRoundtrip(ModuleOp module) {
   for (bool generic : {false, true}) {
     OpPrintingFlags flags;
@@ -260,7 +274,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   CompileOptions options = collectCompileOptions(error);
   if (!error.empty())
     return fail(error);
-  if (emit != "mlir" && emit != "hlo" && emit != "plan" && emit != "obj" && emit != "so")
+  if (emit != "mlir" && emit != "hlo" && emit != "plan" && emit != "obj" &&
+      emit != "so")
     return fail("--emit takes mlir, hlo, plan, obj or so, not '" + emit + "'");
 
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -271,7 +286,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   OwningOpRef<ModuleOp> module = readInput(context, options);
   if (!module)
     return failure();
-  StringRef stem = llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
+  StringRef stem =
+      llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
   (*module)->setAttr("comm.name", StringAttr::get(&context, stem));
   if (explainOption)
     (*module)->setAttr("comm.explain", UnitAttr::get(&context));
@@ -329,9 +345,10 @@ int main(int argc, char **argv) {
   registerPassManagerCLOptions();
   registerDefaultTimingManagerCLOptions();
   MlirOptMainConfig::registerCLOptions(registry);
-  llvm::cl::ParseCommandLineOptions(argc, argv,
-                                    "Concord's compiler: mlir-opt, and ONNX models in, "
-                                    "artefacts out\n");
+  llvm::cl::ParseCommandLineOptions(
+      argc, argv,
+      "Concord's compiler: mlir-opt, and ONNX models in, "
+      "artefacts out\n");
   MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
   if (config.shouldShowDialects()) {
     for (StringRef name : registry.getDialectNames())
@@ -349,7 +366,8 @@ int main(int argc, char **argv) {
     auto output = openOutputFile(outputFile, &message);
     if (!input || !output)
       return asMainReturnCode(fail(message));
-    LogicalResult result = MlirOptMain(output->os(), std::move(input), registry, config);
+    LogicalResult result =
+        MlirOptMain(output->os(), std::move(input), registry, config);
     if (succeeded(result))
       output->keep();
     return asMainReturnCode(result);
