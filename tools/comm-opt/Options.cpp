@@ -102,6 +102,9 @@ CompileOptions collectCompileOptions(std::string &error) {
     if (!parsePair(text, key, value) || value.getAsInteger(10, size) ||
         size < 1) {
       error = "--dim takes NAME=N with a positive N, not '" + text + "'";
+      if (value.contains(".."))
+        error += "; bounded dimensions are not supported, compile for the size "
+                 "that is run";
       return options;
     }
     options.read.dims[key.str()] = size;
