@@ -23,9 +23,10 @@
 namespace concord::kernels {
 namespace {
 
-constexpr int64_t kMostK = 768;     ///< k per block: a panel of B fits L2
+constexpr int64_t kMostOneK = 1536; ///< up to this k is one block
+constexpr int64_t kMostK = 768;     ///< else k per block: a panel of B fits L2
 constexpr int64_t kMostKPack = 512; ///< the same where blocks of B are packed
-constexpr int64_t kBlockBytes = 300 * 1024; ///< of A, to stay in L2
+constexpr int64_t kBlockBytes = 480 * 1024; ///< of A, to stay in L2
 constexpr int64_t kCopyColumns = 1024;      ///< columns that repay a copy of A
 constexpr int64_t kColumnBlock = 512; ///< columns per block of B packed here
 constexpr int64_t kSumColumns = 4096; ///< columns per block of partial sums
@@ -427,7 +428,11 @@ template <class T> Plan planFor(const GemmShape &s) {
   p.packB = !s.packed &&
             (s.transB || s.n % NR<T> != 0 || (s.m > 8 * MR && s.k > 64) ||
              (s.m > MR && s.ldb * int64_t(sizeof(T)) % 2048 == 0 && s.k > 64));
-  int64_t mostK = (p.packB ? kMostKPack : kMostK) * 4 / int64_t(sizeof(S));
+  int64_t unit = int64_t(sizeof(S)) / 4; // the constants are for 4 bytes
+  int64_t mostK = (p.packB                   ? kMostKPack
+                   : s.k * unit <= kMostOneK ? kMostOneK
+                                             : kMostK) /
+                  unit;
   p.blocks = most(1, ceilDiv(s.k, mostK));
   p.kc = roundUp(ceilDiv(most(s.k, 1), p.blocks), 8);
   p.blocks = most(1, ceilDiv(s.k, p.kc));
@@ -683,7 +688,7 @@ void run(GemmType type, const GemmShape &shape, const GemmOperands &operands,
 
 } // namespace
 
-namespace CONCORD_CAT(hot_, CONCORD_HOT_CLASS) {
+namespace CONCORD_HOT_NAMESPACE {
 TileF32 tileF32(int64_t rows, bool half) {
   return narrowTile<float>(rows, half, false);
 }
@@ -691,7 +696,7 @@ void packF32(const float *b, int64_t ldb, bool transposed, int64_t k, int64_t n,
              float *packed) {
   packColumns(b, ldb, transposed, k, n, packed);
 }
-} // namespace CONCORD_CAT(hot_,CONCORD_HOT_CLASS)
+} // namespace CONCORD_HOT_NAMESPACE
 
 extern const GemmTable CONCORD_HOT_TABLE(gemmTable);
 const GemmTable CONCORD_HOT_TABLE(gemmTable) = {workspaceFor, packedElements,

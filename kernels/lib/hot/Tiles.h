@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-namespace concord::kernels::CONCORD_CAT(hot_, CONCORD_HOT_CLASS) {
+namespace concord::kernels::CONCORD_HOT_NAMESPACE {
 
 /// Memory that later tiles read, fetched into L2 one line per step of k.
 struct Ahead {
@@ -41,15 +41,15 @@ TileF32 tileF32(int64_t rows, bool half);
 void packF32(const float *b, int64_t ldb, bool transposed, int64_t k, int64_t n,
              float *packed);
 
-} // namespace concord::kernels::CONCORD_CAT(hot_,CONCORD_HOT_CLASS)
+} // namespace concord::kernels::CONCORD_HOT_NAMESPACE
 
 namespace concord::kernels {
 namespace {
 
-using CONCORD_CAT(hot_, CONCORD_HOT_CLASS)::Ahead;
-using CONCORD_CAT(hot_, CONCORD_HOT_CLASS)::packF32;
-using CONCORD_CAT(hot_, CONCORD_HOT_CLASS)::tileF32;
-using CONCORD_CAT(hot_, CONCORD_HOT_CLASS)::TileF32;
+using CONCORD_HOT_NAMESPACE::Ahead;
+using CONCORD_HOT_NAMESPACE::packF32;
+using CONCORD_HOT_NAMESPACE::tileF32;
+using CONCORD_HOT_NAMESPACE::TileF32;
 
 #if defined(__AVX512F__)
 constexpr int MR = 14;

@@ -30,6 +30,9 @@
 #define CONCORD_HOT_TABLE(name)                                                \
   CONCORD_CAT(CONCORD_CAT(name, _), CONCORD_HOT_CLASS)
 
+/// Names that hot files of one class share.
+#define CONCORD_HOT_NAMESPACE CONCORD_CAT(hot_, CONCORD_HOT_CLASS)
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
 #define CONCORD_CHECKED_LOADS 1
