@@ -338,15 +338,39 @@ static void copiesToLinalg(ModuleOp module) {
   }
 }
 
+/// Integers become bfloat16 by way of f32, which LLVM has instructions for: the
+/// direct conversion (canonicalization makes it) would be a library call.
+template <typename OpTy> static void integersThroughF32(ModuleOp module) {
+  SmallVector<OpTy> ops;
+  module.walk([&](OpTy op) {
+    if (op.getType().isBF16())
+      ops.push_back(op);
+  });
+  for (OpTy op : ops) {
+    OpBuilder builder(op);
+    Value wide =
+        OpTy::create(builder, op.getLoc(), builder.getF32Type(), op.getIn());
+    Value narrow =
+        arith::TruncFOp::create(builder, op.getLoc(), op.getType(), wide);
+    op.replaceAllUsesWith(narrow);
+    op.erase();
+  }
+}
+
 LogicalResult Lower::loops(ModuleOp module) {
   copiesToLinalg(module);
+  integersThroughF32<arith::SIToFPOp>(module);
+  integersThroughF32<arith::UIToFPOp>(module);
   OpPassManager manager("builtin.module");
   OpPassManager &functions = manager.nest<func::FuncOp>();
   functions.addPass(createConvertLinalgToLoopsPass());
   manager.addPass(memref::createFoldMemRefAliasOpsPass());
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
-  manager.addPass(arith::createArithExpandOpsPass());
+  // bfloat16 has no instructions in every CPU class, and no library to call.
+  arith::ArithExpandOpsPassOptions expand;
+  expand.includeBf16 = true;
+  manager.addPass(arith::createArithExpandOpsPass(expand));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
   manager.addPass(createSCFToControlFlowPass());

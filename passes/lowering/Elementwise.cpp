@@ -460,7 +460,9 @@ static Results lowerCast(Context &context) {
   // Out-of-range floats have no defined integer in LLVM; the kernel defines
   // one.
   bool floatToInt = isSigned(to) && !isSigned(from) && from != DType::BOOL;
-  if (!castable(from) || !castable(to) || floatToInt)
+  // From f64 in one rounding: LLVM would call a library.
+  bool narrows = from == DType::F64 && (to == DType::F16 || to == DType::BF16);
+  if (!castable(from) || !castable(to) || floatToInt || narrows)
     return SmallVector<Value>();
   return SmallVector<Value>{
       makeGeneric(context, type, {context.operand(0)},

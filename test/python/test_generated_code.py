@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -91,18 +92,73 @@ def test_elementary_functions(op, tmp_path):
                            f"{error[worst]:.1f} ulp at {x[inside][worst]!r}")
 
 
+def narrowed(name, dtype, path):
+    """The model in half precision: every f32 tensor and Cast becomes `dtype`."""
+    model = onnx.load(runs.model_path(name))
+
+    def tensor(proto):
+        if proto.data_type != TensorProto.FLOAT:
+            return
+        array = onnx.numpy_helper.to_array(proto)
+        kind = np.float16 if dtype == TensorProto.FLOAT16 else ml_dtypes.bfloat16
+        with np.errstate(over="ignore"):
+            raw = array.astype(kind).tobytes()
+        proto.CopyFrom(helper.make_tensor(proto.name, dtype, array.shape, raw, raw=True))
+
+    for proto in model.graph.initializer:
+        tensor(proto)
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.TENSOR:
+                tensor(attribute.t)
+            if node.op_type == "Cast" and attribute.i == TensorProto.FLOAT:
+                attribute.i = dtype
+    for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            value.type.tensor_type.elem_type = dtype
+    onnx.save(model, path)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("dtype,share", [(TensorProto.FLOAT16, 0.01),
+                                         (TensorProto.BFLOAT16, 0.08)])
+@pytest.mark.parametrize("name", ["gpt2_tiny", "llama_tiny"])
+def test_half_precision(name, dtype, share, ranks, tmp_path):
+    model = tmp_path / "m.onnx"
+    narrowed(name, dtype, model)
+    so = tmp_path / "m.so"
+    runs.tool("comm-opt", model, *runs.dim_options(name), "--tp", ranks,
+              "--comm-pipeline", "--emit=so", "-o", so)
+    options = []
+    for key, array in runs.inputs(name).items():
+        np.save(tmp_path / f"{key}.npy", array)
+        options += ["--input", f"{key}={tmp_path / key}.npy"]
+    runs.tool("comm-run", so, "-n", ranks, *options, "--output-dir", tmp_path / "out")
+    got = np.load(tmp_path / "out" / "logits.npy")
+    if got.dtype == np.uint16:
+        got = got.view(ml_dtypes.bfloat16)
+    want = runs.expected(name)[1]["logits"]
+    worst = np.abs(got.astype(np.float64) - want).max()
+    assert worst <= share * np.abs(want).max(), f"off by {worst}"
+    assert wanted_symbols(so) <= ALLOWED
+
+
+ALLOWED = {"concord_issue", "concord_site_wait", "concord_kernel_run", "concord_poll",
+           "memcpy", "memset", "memmove"}
+
+
+def wanted_symbols(so):
+    done = subprocess.run(["nm", "-D", "--undefined-only", so], capture_output=True,
+                          text=True, check=True)
+    return set(re.findall(r" U (\w+)", done.stdout))
+
+
 @pytest.mark.parametrize("name", ["bert_tiny", "gpt2_tiny", "llama_tiny", "resnet_tiny"])
 def test_no_scalar_libm_calls(name, tmp_path):
     so = tmp_path / "m.so"
-    dims = [f"--dim={k}={v}" for k, v in runs.symbols(name).items()]
-    runs.tool("comm-opt", runs.model_path(name), *dims, "--comm-pipeline", "--emit=so",
-              "-o", so)
-    done = subprocess.run(["nm", "-D", "--undefined-only", so], capture_output=True,
-                          text=True, check=True)
-    wanted = set(re.findall(r" U (\w+)", done.stdout))
-    allowed = {"concord_issue", "concord_site_wait", "concord_kernel_run", "concord_poll",
-               "memcpy", "memset", "memmove"}
-    assert wanted <= allowed, f"calls {wanted - allowed}"
+    runs.tool("comm-opt", runs.model_path(name), *runs.dim_options(name),
+              "--comm-pipeline", "--emit=so", "-o", so)
+    assert wanted_symbols(so) <= ALLOWED, f"calls {wanted_symbols(so) - ALLOWED}"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
