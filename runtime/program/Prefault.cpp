@@ -26,8 +26,10 @@ touchObject(dl_phdr_info *info, size_t, void *data) {
   const char *name = info->dlpi_name ? info->dlpi_name : "";
   const char *base = std::strrchr(name, '/');
   base = base ? base + 1 : name;
-  bool ours = std::strcmp(name, static_cast<const char *>(data)) == 0;
-  for (const char *prefix : {"libconcord", "libc.so", "libm.so", "libmvec"})
+  // The executable itself has no name here.
+  bool ours = !*name || std::strcmp(name, static_cast<const char *>(data)) == 0;
+  for (const char *prefix : {"libconcord", "libc.so", "libm.so", "libmvec",
+                             "libstdc++", "libgcc_s", "ld-linux", "linux-vdso"})
     ours |= std::strncmp(base, prefix, std::strlen(prefix)) == 0;
   if (!ours)
     return 0;

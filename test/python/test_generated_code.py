@@ -173,13 +173,21 @@ def test_steps_take_no_memory(name, ranks, tmp_path):
               "--emit=so", "-o", so)
     environment = {**os.environ, "LD_PRELOAD": counter,
                    "CONCORD_MEMCOUNT_FILE": str(tmp_path / "count")}
-    done = subprocess.run([os.path.join(runs.BIN, "comm-run"), so, "-n", str(ranks),
-                           "--repeat", "100"], env=environment, capture_output=True,
-                          text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    for rank in range(ranks):
-        with open(tmp_path / f"count.{rank}", encoding="utf-8") as file:
-            counts = dict(re.findall(r"(\w+) (\d+)", file.read()))
-        assert counts, "the counter wrote nothing"
-        busy = {k: v for k, v in counts.items() if int(v)}
-        assert not busy, f"rank {rank}: {busy} over steps 2 to 100"
+    # The kernel may take a page away and give it back on its own account (reclaim,
+    # migration): a fault of ours shows in every run.
+    for _ in range(5):
+        done = subprocess.run([os.path.join(runs.BIN, "comm-run"), so, "-n", str(ranks),
+                               "--repeat", "100"], env=environment, capture_output=True,
+                              text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        faults = 0
+        for rank in range(ranks):
+            with open(tmp_path / f"count.{rank}", encoding="utf-8") as file:
+                counts = dict(re.findall(r"(\w+) (\d+)", file.read()))
+            assert counts, "the counter wrote nothing"
+            faults += int(counts.pop("minor_faults"))
+            busy = {k: v for k, v in counts.items() if int(v)}
+            assert not busy, f"rank {rank}: {busy} over steps 2 to 100"
+        if faults == 0:
+            break
+    assert faults == 0, "minor faults over steps 2 to 100 in each of five runs"

@@ -174,15 +174,26 @@ TEST_F(Rank, WritesOutputsStatisticsAndTrace) {
 }
 
 TEST_F(Rank, StepsNeitherAllocateNorFault) {
-  ASSERT_EQ(run([&](int r) { return job(r, "good.so", 100); }, true),
-            CONCORD_OK)
-      << errors;
-  for (int r = 0; r < 2; ++r) {
-    auto values = counts(r);
-    ASSERT_EQ(values.size(), 10u);
-    for (const auto &[name, value] : values)
-      EXPECT_EQ(value, 0) << name << " on rank " << r;
+  // The kernel may take a page away and give it back on its own account
+  // (reclaim, migration): a fault of ours shows in every run.
+  long faults = -1;
+  for (int attempt = 0; attempt < 5 && faults != 0; ++attempt) {
+    ASSERT_EQ(run([&](int r) { return job(r, "good.so", 100); }, true),
+              CONCORD_OK)
+        << errors;
+    faults = 0;
+    for (int r = 0; r < 2; ++r) {
+      auto values = counts(r);
+      ASSERT_EQ(values.size(), 10u);
+      for (const auto &[name, value] : values) {
+        if (name == "minor_faults")
+          faults += value;
+        else
+          EXPECT_EQ(value, 0) << name << " on rank " << r;
+      }
+    }
   }
+  EXPECT_EQ(faults, 0) << "minor faults in each of five runs";
   // The counters count.
   ASSERT_EQ(run([&](int r) { return job(r, "control.so", 100); }, true),
             CONCORD_OK)
