@@ -74,6 +74,8 @@ private:
   Value constant(onnx::ValueId id, Location loc);
   Value use(onnx::ValueId id, Location loc);
   LogicalResult node(const onnx::Node &node);
+  ArrayAttr annotations(const onnx::Node &node, ArrayRef<int32_t> operands,
+                        ArrayRef<int32_t> results);
   LogicalResult branch(const onnx::Node &node, Location loc);
   LogicalResult arm(const onnx::Node &node, StringRef attribute, Region &region,
                     Location loc);
@@ -333,6 +335,37 @@ LogicalResult Importer::branch(const onnx::Node &node, Location loc) {
   return success();
 }
 
+/// IR 11 annotations of a node: per operand or result, by its number in the
+/// operation, one entry per sharded axis, or one without an axis for "whole".
+ArrayAttr Importer::annotations(const onnx::Node &node,
+                                ArrayRef<int32_t> operands,
+                                ArrayRef<int32_t> results) {
+  SmallVector<Attribute> list;
+  for (const onnx::ShardingSpec &spec : node.shardings) {
+    bool isOperand = spec.operand >= 0;
+    ArrayRef<int32_t> positions = isOperand ? operands : results;
+    const int32_t *at =
+        llvm::find(positions, isOperand ? spec.operand : spec.result);
+    if (at == positions.end())
+      continue;
+    NamedAttribute which =
+        builder.getNamedAttr(isOperand ? "operand" : "result",
+                             builder.getI64IntegerAttr(at - positions.begin()));
+    if (spec.dims.empty())
+      list.push_back(builder.getDictionaryAttr({which}));
+    for (const onnx::ShardedDim &dim : spec.dims) {
+      int64_t shards = 1;
+      for (auto &part : dim.dims)
+        shards *= part.second;
+      list.push_back(builder.getDictionaryAttr(
+          {which,
+           builder.getNamedAttr("axis", builder.getI64IntegerAttr(dim.axis)),
+           builder.getNamedAttr("shards", builder.getI64IntegerAttr(shards))}));
+    }
+  }
+  return list.empty() ? ArrayAttr() : builder.getArrayAttr(list);
+}
+
 LogicalResult Importer::node(const onnx::Node &node) {
   Location loc = NameLoc::get(builder.getStringAttr(node.name));
   bool done = false;
@@ -369,7 +402,8 @@ LogicalResult Importer::node(const onnx::Node &node) {
       builder, loc, results, builder.getStringAttr(node.opType), operands,
       toMlirAttributes(builder, node), builder.getI64IntegerAttr(node.opset),
       node.domain.empty() ? StringAttr() : builder.getStringAttr(node.domain),
-      operandAttr, resultAttr, countAttr, nullptr);
+      operandAttr, resultAttr, countAttr,
+      annotations(node, operandPositions, resultPositions));
   unsigned next = 0;
   for (onnx::ValueId id : node.outputs)
     if (id != onnx::kNoValue)

@@ -413,7 +413,10 @@ LogicalResult Applier::node(onnxir::NodeOp op, const OpInfo &info,
       builder, op.getLoc(), types, op.getOpAttr(), operands,
       toMlirAttributes(builder, local), op.getOpsetAttr(), op.getDomainAttr(),
       op.getOperandPositionsAttr(), op.getResultPositionsAttr(),
-      op.getNumOperandsAttr(), op.getShardingsAttr());
+      op.getNumOperandsAttr(),
+      // Annotations speak of one set of devices: they are used up by the first
+      // axis that looks at them.
+      options.dataParallel ? op.getShardingsAttr() : ArrayAttr());
   for (unsigned i = 0; i < op.getNumResults(); ++i) {
     int64_t position = op.resultPosition(i);
     set(info.results[position], choice.results[position], made.getResult(i));

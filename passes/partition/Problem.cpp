@@ -140,13 +140,25 @@ static void applyAnnotations(onnxir::NodeOp node, int64_t ranks,
       continue;
     TensorInfo &info = bound.problem.tensors[it->second];
     auto axis = spec.getAs<IntegerAttr>("axis");
-    if (!axis) {
+    auto shards = spec.getAs<IntegerAttr>("shards");
+    if (!axis || !shards) {
       info.fixed = true;
       info.fixedLayout = Layout::replicated();
-    } else if (spec.getAs<IntegerAttr>("shards").getInt() == ranks) {
-      info.fixed = true;
-      info.fixedLayout = Layout::split(axis.getInt());
+      continue;
     }
+    int64_t rank = info.shape.size();
+    int64_t dim = axis.getInt() < 0 ? axis.getInt() + rank : axis.getInt();
+    if (shards.getInt() != ranks ||
+        !canSplit(info.shape, DimRef{static_cast<int32_t>(dim), 1}, ranks)) {
+      node.emitWarning() << "a sharding annotation of " << shards.getInt()
+                         << " shards on axis " << axis.getInt()
+                         << " does not fit a mesh axis of " << ranks
+                         << " and is not used";
+      continue;
+    }
+    info.fixed = true;
+    info.mustReplicate = false;
+    info.fixedLayout = Layout::split(static_cast<int32_t>(dim));
   }
 }
 
