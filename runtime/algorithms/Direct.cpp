@@ -7,7 +7,8 @@
 //
 // Collectives that read and write the members' operands in place. all_reduce
 // and reduce divide the array among the members; all_gather and gather push;
-// reduce_scatter, all_to_all, broadcast, scatter and permute pull.
+// reduce_scatter, all_to_all, broadcast, scatter and permute pull. A broadcast
+// that goes past the caches is divided, too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -78,21 +79,61 @@ void reduceTo(const Op &op, int chunk, View *outputs, int first, int last,
   for (int r = 0; r < comm.size; ++r)
     offsets[r] = inChunked ? chunkOffset(op, comm.in[r], chunk) : 0;
   while (bytes) {
-    uint64_t run = std::min(bytes, kReduceBlock);
+    uint64_t run = op.streamed ? bytes : std::min(bytes, kReduceBlock);
     for (int r = 0; r < comm.size; ++r)
       sources[r] = at(comm.in[r], offsets[r], from, run);
     for (int r = first; r < last; ++r)
       targets[r] = at(outputs[r], 0, from, run);
     if (op.streamed) {
-      alignas(64) char result[kReduceBlock];
-      op.reduce(sources, comm.size, result, run / element);
-      for (int r = first; r < last; ++r)
-        streamCopy(targets[r], result, run);
+      op.reduceStreamed(sources, comm.size,
+                        reinterpret_cast<void *const *>(targets + first),
+                        last - first, run / element);
     } else {
       op.reduce(sources, comm.size, targets[first], run / element);
       for (int r = first + 1; r < last; ++r)
         std::memcpy(targets[r], targets[first], run);
     }
+    from += run;
+    bytes -= run;
+  }
+}
+
+/// Copy a piece of this member's or the root's input to the outputs
+/// [first, last), reading it once and storing past the caches.
+void spreadTo(const Op &op, const View &source, uint64_t sourceOffset,
+              const View *outputs, const uint64_t *targetOffsets, int first,
+              int last, uint64_t from, uint64_t bytes) {
+  void *targets[kMaxRanks];
+  while (bytes) {
+    uint64_t run = bytes;
+    const char *begin = at(source, sourceOffset, from, run);
+    // A run may only shrink, so addresses stay valid.
+    for (int r = first; r < last; ++r)
+      at(outputs[r], targetOffsets[r], from, run);
+    int count = 0;
+    for (int r = first; r < last; ++r) {
+      char *target = at(outputs[r], targetOffsets[r], from, run);
+      if (target != begin)
+        targets[count++] = target;
+    }
+    if (count)
+      op.comm->context->arithmetic->spread(begin, targets, count, run);
+    from += run;
+    bytes -= run;
+  }
+}
+
+/// Exchange `bytes` linear bytes, beginning with `from`, of two chunks.
+void swapLinear(const View &a, uint64_t aOffset, const View &b,
+                uint64_t bOffset, uint64_t from, uint64_t bytes) {
+  char block[kReduceBlock / 2];
+  while (bytes) {
+    uint64_t run = std::min<uint64_t>(bytes, sizeof block);
+    char *one = at(a, aOffset, from, run);
+    char *other = at(b, bOffset, from, run);
+    std::memcpy(block, one, run);
+    std::memcpy(one, other, run);
+    std::memcpy(other, block, run);
     from += run;
     bytes -= run;
   }
@@ -111,7 +152,7 @@ uint64_t concord::rt::chunkBytes(const Op &op, bool input, int c) {
 
 void concord::rt::copyLinear(const View &to, uint64_t toOffset,
                              const View &from, uint64_t fromOffset,
-                             uint64_t bytes, bool streamed) {
+                             uint64_t bytes, SpreadFunction spread) {
   uint64_t linear = 0;
   while (linear < bytes) {
     uint64_t run = bytes - linear;
@@ -119,8 +160,8 @@ void concord::rt::copyLinear(const View &to, uint64_t toOffset,
     // A run may only shrink, so the target's address stays valid.
     const char *source = at(from, fromOffset, linear, run);
     if (target != source) {
-      if (streamed)
-        streamCopy(target, source, run);
+      if (spread)
+        spread(source, reinterpret_cast<void *const *>(&target), 1, run);
       else
         std::memcpy(target, source, run);
     }
@@ -245,6 +286,8 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
   Comm &comm = *op.comm;
   const OpRequest &r = op.request;
   int me = comm.me, size = comm.size;
+  SpreadFunction spread =
+      op.streamed ? comm.context->arithmetic->spread : nullptr;
   // Take the next piece of `length` bytes; `step` says what to do with it.
   auto advance = [&](uint64_t length, auto step) {
     uint64_t n = std::min(quantum, length - op.position);
@@ -278,6 +321,14 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
     int last = r.kind == Kind::Gather ? r.root + 1 : size;
     return advance(
         clip(op, chunkBytes(op, true, 0)), [&](uint64_t from, uint64_t n) {
+          if (op.streamed) {
+            uint64_t offsets[kMaxRanks];
+            for (int i = first; i < last; ++i)
+              offsets[i] = chunkOffset(op, comm.out[i], me);
+            spreadTo(op, comm.in[me], 0, comm.out.data(), offsets, first, last,
+                     from, n);
+            return;
+          }
           for (int i = first; i < last; ++i) {
             // Begin with different targets at different members.
             int to = last - first > 1 ? (i + me) % size : i;
@@ -289,6 +340,24 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
         });
   }
   case Kind::AllToAll:
+    while (op.exchange && op.peerIndex < size) {
+      // Of the two blocks of a pair, each member moves one half of both.
+      int peer = (me + op.peerIndex) % size;
+      uint64_t middle = shareBegin(r.chunk, 1, 2);
+      uint64_t begin = me < peer ? 0 : middle;
+      uint64_t length = me < peer ? middle : r.chunk - middle;
+      if (peer == me)
+        length = 0;
+      bool done = advance(length, [&](uint64_t at, uint64_t n) {
+        swapLinear(comm.in[me], peer * comm.in[me].pitch, comm.in[peer],
+                   me * comm.in[peer].pitch, begin + at, n);
+      });
+      if (!done)
+        return false;
+      op.position = 0;
+      if (++op.peerIndex < size && length)
+        return false;
+    }
     while (op.peerIndex < size) {
       int from = (me + op.peerIndex) % size;
       const View &in = comm.in[from];
@@ -300,7 +369,7 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
                             target.start += at;
                             source.start += at;
                             copyLinear(target, chunkOffset(op, target, from),
-                                       source, offset, n, op.streamed);
+                                       source, offset, n, spread);
                           });
       if (!done)
         return false;
@@ -312,12 +381,26 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
   case Kind::Broadcast:
   case Kind::RoundDecision:
   case Kind::Scatter: {
+    if (op.shared) {
+      // Every member carries its share of the root's array to all: each byte is
+      // read once.
+      uint64_t whole = clip(op, r.chunk);
+      uint64_t begin = shareBegin(whole, me, size),
+               end = shareBegin(whole, me + 1, size);
+      if (end <= begin)
+        return true;
+      return advance(end - begin, [&](uint64_t at, uint64_t n) {
+        static constexpr uint64_t kZero[kMaxRanks] = {};
+        spreadTo(op, comm.in[r.root], 0, comm.out.data(), kZero, 0, size,
+                 begin + at, n);
+      });
+    }
     uint64_t offset = r.kind == Kind::Scatter ? me * comm.in[r.root].pitch : 0;
     return advance(clip(op, r.chunk), [&](uint64_t at, uint64_t n) {
       View target = comm.out[me], source = comm.in[r.root];
       target.start += at;
       source.start += at;
-      copyLinear(target, 0, source, offset, n, op.streamed);
+      copyLinear(target, 0, source, offset, n, spread);
     });
   }
   case Kind::Permute: {
@@ -331,7 +414,7 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
       if (from >= 0) {
         View source = comm.in[from];
         source.start += position;
-        copyLinear(target, 0, source, 0, n, op.streamed);
+        copyLinear(target, 0, source, 0, n, spread);
         return;
       }
       for (uint64_t linear = 0; linear < n;) {

@@ -35,7 +35,8 @@ inline bool chunked(Kind kind, bool input) {
 inline bool inputIsRemote(Kind kind) {
   return kind != Kind::AllGather && kind != Kind::Gather;
 }
-/// True when other members write this output.
+/// True when other members write this output; of a broadcast only when the
+/// work is shared (Op::shared).
 inline bool outputIsRemote(Kind kind) {
   return kind == Kind::AllReduce || kind == Kind::AllGather ||
          kind == Kind::Reduce || kind == Kind::Gather;
@@ -64,9 +65,10 @@ inline bool uses(const Op &op, int member, bool input) {
 uint64_t chunkBytes(const Op &op, bool input, int c);
 
 /// Copy `bytes` linear bytes between views, beginning at their segment's start;
-/// the offsets lead to the chunk.
+/// the offsets lead to the chunk. With `spread`, past the caches.
 void copyLinear(const View &to, uint64_t toOffset, const View &from,
-                uint64_t fromOffset, uint64_t bytes, bool streamed = false);
+                uint64_t fromOffset, uint64_t bytes,
+                SpreadFunction spread = nullptr);
 
 /// Fill a slot's payload with this member's input.
 void packInline(const Op &op, unsigned char *payload);

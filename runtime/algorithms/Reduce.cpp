@@ -15,14 +15,14 @@
 
 using namespace concord::rt;
 
-ReduceLookup concord::rt::reduceLookup() {
+const Arithmetic &concord::rt::arithmetic() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    return avx512::lookupReduce;
+    return avx512::kArithmetic;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
-    return avx2::lookupReduce;
+    return avx2::kArithmetic;
 #endif
-  return base::lookupReduce;
+  return base::kArithmetic;
 }

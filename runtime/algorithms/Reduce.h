@@ -23,21 +23,35 @@ namespace concord::rt {
 using ReduceFunction = void (*)(const void *const *sources, int numSources,
                                 void *target, size_t count);
 
-/// Null for a pair that has no meaning (see CONCORD_REDUCTIONS).
-using ReduceLookup = ReduceFunction (*)(DType, plan::Reduction);
+/// The same with `numTargets` results, all alike and stored past the caches.
+/// The caller orders the stores before its next flag (streamFence).
+using StreamFunction = void (*)(const void *const *sources, int numSources,
+                                void *const *targets, int numTargets,
+                                size_t count);
+/// Copy `bytes` to every target past the caches; the same rule.
+using SpreadFunction = void (*)(const void *source, void *const *targets,
+                                int numTargets, size_t bytes);
 
-/// The lookup for this machine.
-ReduceLookup reduceLookup();
+/// What one processor class offers. The lookups return null for a pair that has
+/// no meaning (see CONCORD_REDUCTIONS).
+struct Arithmetic {
+  ReduceFunction (*reduce)(DType, plan::Reduction);
+  StreamFunction (*stream)(DType, plan::Reduction);
+  SpreadFunction spread;
+};
 
-/// The variants; those that the machine lacks must not be called.
+/// The arithmetic of this machine.
+const Arithmetic &arithmetic();
+
+/// The variants; what the machine lacks must not be called.
 namespace base {
-ReduceFunction lookupReduce(DType, plan::Reduction);
+extern const Arithmetic kArithmetic;
 }
 namespace avx2 {
-ReduceFunction lookupReduce(DType, plan::Reduction);
+extern const Arithmetic kArithmetic;
 }
 namespace avx512 {
-ReduceFunction lookupReduce(DType, plan::Reduction);
+extern const Arithmetic kArithmetic;
 }
 
 } // namespace concord::rt

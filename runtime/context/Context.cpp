@@ -19,6 +19,7 @@
 #include "program/Program.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -90,6 +91,28 @@ static void findJob(Context &context, const concord_context_config &config,
     raise(CONCORD_ERROR_WRONG_WORLD,
           "CONCORD_WORLD=%d, but the job's memory was made for %d ranks",
           context.world, context.segment->world());
+}
+
+/// Bytes of the last-level cache that a core stores into. The C library's
+/// figure is that of the whole package, all the caches of its dies together.
+static uint64_t lastLevelCache(int core) {
+  uint64_t bytes = 0;
+  for (int index = 0; index < 8; ++index) {
+    std::string path = "/sys/devices/system/cpu/cpu" + std::to_string(core) +
+                       "/cache/index" + std::to_string(index) + "/size";
+    FILE *file = std::fopen(path.c_str(), "re");
+    if (!file)
+      break;
+    unsigned long long size = 0;
+    char unit = 0;
+    int fields = std::fscanf(file, "%llu%c", &size, &unit);
+    std::fclose(file);
+    if (fields >= 1)
+      bytes = std::max<uint64_t>(bytes, size << (unit == 'M'   ? 20
+                                                 : unit == 'K' ? 10
+                                                               : 0));
+  }
+  return bytes ? bytes : uint64_t(32) << 20;
 }
 
 static void takeRank(Context &context) {
@@ -178,9 +201,9 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
   findJob(*context, config, heapBytes);
   takeRank(*context);
   try {
-    context->lookup = reduceLookup();
-    long cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
-    context->cacheBytes = cache > 0 ? uint64_t(cache) : uint64_t(32) << 20;
+    context->arithmetic = &arithmetic();
+    context->cacheBytes = envBytes("CONCORD_CACHE_BYTES",
+                                   lastLevelCache(std::max(firstCore(), 0)));
     context->heap.reset(context->segment->heap(context->rank),
                         context->segment->heapBytes());
     awaitRanks(*context, connect);

@@ -12,6 +12,7 @@
 #ifndef CONCORD_RUNTIME_CONTEXT_CONTEXT_H
 #define CONCORD_RUNTIME_CONTEXT_CONTEXT_H
 
+#include "algorithms/Recency.h"
 #include "concord/concord.h"
 #include "engine/Op.h"
 #include "heap/Heap.h"
@@ -88,7 +89,8 @@ struct concord_context {
   bool oversubscribed = false;
   bool joined = false;
   uint64_t cacheBytes = 0; ///< of the last level
-  concord::rt::ReduceLookup lookup = nullptr;
+  const concord::rt::Arithmetic *arithmetic = nullptr;
+  concord::rt::Recency recency;
   concord::rt::Heap heap;
 
   /// Thread level: held by the thread that is inside.

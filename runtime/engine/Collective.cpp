@@ -31,6 +31,9 @@ namespace {
 constexpr uint64_t kStaged = ~uint64_t(0);
 /// Payload up to which slots carry the data; found by comm-bench.
 constexpr uint64_t kInlineLimit = 512;
+/// Output below which stores always go through the caches: the drain at the end
+/// costs more than it saves.
+constexpr uint64_t kStreamLeast = 4096;
 constexpr uint64_t kStagingHalf = uint64_t(512) << 10;
 
 struct WireOperand {
@@ -44,6 +47,8 @@ struct Wire {
   uint64_t staging;     ///< of the two halves; kStaged when there is none
   uint64_t stagingHalf; ///< bytes of a half
   uint64_t longest;     ///< bytes of the longest chunk
+  uint64_t cold;        ///< 1: its output is not in the caches
+  uint64_t copies;      ///< 1: writes in place what others have to read
   /// Uneven all_to_all: per member, displacement and bytes of what it is sent.
   uint64_t sendDisplacement[kMaxRanks], sendBytes[kMaxRanks];
 };
@@ -145,12 +150,50 @@ uint64_t extent(const Op &op, bool input) {
                 chunked(r.kind, input) ? uint64_t(op.comm->size) : 1);
 }
 
-/// Bytes that all members together touch.
-uint64_t footprint(const Op &op) {
+/// Bytes that all members together touch when a chunk is `length`.
+uint64_t footprint(const Op &op, uint64_t length) {
   uint64_t bytes = 0;
   for (bool input : {true, false})
-    bytes += op.part * (chunked(op.request.kind, input) ? op.comm->size : 1);
+    bytes += length * (chunked(op.request.kind, input) ? op.comm->size : 1);
   return bytes * uint64_t(op.comm->size);
+}
+
+/// True when this member's stores fall on lines that it, or a peer for it, has
+/// just read: these need no further read, and going past the caches gains
+/// nothing.
+bool overwrites(const Op &op) {
+  const OpRequest &r = op.request;
+  const char *in = static_cast<const char *>(r.in.base);
+  const char *out = static_cast<const char *>(r.out.base);
+  switch (r.kind) {
+  case Kind::AllReduce:
+  case Kind::Reduce:
+    return in == out;
+  case Kind::ReduceScatter:
+  case Kind::Scatter:
+    return out == in + uint64_t(op.comm->me) * r.chunk;
+  default:
+    return false;
+  }
+}
+
+/// Judge once per operation whether this member's output has left the caches.
+bool isCold(const Op &op) {
+  const OpRequest &r = op.request;
+  Context &context = *op.comm->context;
+  if (r.kind == Kind::Barrier || !uses(op, op.comm->me, false))
+    return false;
+  uint64_t bytes = footprint(op, r.chunk);
+  bool left = context.recency.cold(r.out.base, bytes, context.cacheBytes);
+  return (left || bytes > context.cacheBytes) && !overwrites(op) &&
+         r.chunk * (chunked(r.kind, false) ? uint64_t(op.comm->size) : 1) >=
+             kStreamLeast;
+}
+
+/// True when this member writes in place what others have to read.
+bool copies(const OpRequest &r) {
+  return (r.kind == Kind::AllToAll || r.kind == Kind::Permute) &&
+         r.in.base == r.out.base;
 }
 
 void publish(Op &op) {
@@ -166,28 +209,27 @@ void publish(Op &op) {
     bool staged = false;
     auto operand = [&](const concord_buffer &buffer, bool input) {
       bool remote = input ? inputIsRemote(r.kind) : outputIsRemote(r.kind);
-      if (!remote || !uses(op, comm.me, input))
+      bool optional = !input && r.kind == Kind::Broadcast;
+      if ((!remote && !optional) || !uses(op, comm.me, input))
         return WireOperand{0, 0, 0, 0};
-      // Writing in place what others still have to read needs a copy.
-      bool copy = input &&
-                  (r.kind == Kind::AllToAll || r.kind == Kind::Permute) &&
-                  r.in.base == r.out.base;
-      uint64_t offset = comm.context->stageAlways || copy
+      uint64_t offset = comm.context->stageAlways
                             ? kStaged
                             : segment.offsetOf(buffer.base, extent(op, input));
-      staged |= offset == kStaged;
+      staged |= offset == kStaged && !optional;
       return WireOperand{offset, buffer.outer, buffer.inner_bytes,
                          buffer.stride_bytes};
     };
     wire.in = operand(r.in, true);
     wire.out = operand(r.out, false);
+    wire.copies = copies(r);
     wire.staging = kStaged;
     wire.stagingHalf = kStagingHalf;
-    if (staged) {
+    if (staged || wire.copies) {
       wire.staging = segment.offsetOf(comm.staging, comm.stagingBytes);
       wire.stagingHalf = comm.stagingBytes / 2;
     }
     wire.longest = r.chunk;
+    wire.cold = op.cold = isCold(op);
     if (uneven(r)) {
       wire.longest = *std::max_element(r.receive, r.receive + comm.size);
       if (r.kind == Kind::AllToAll) {
@@ -238,11 +280,15 @@ bool openViews(Op &op) {
   Segment &segment = *comm.context->segment;
   uint64_t half = ~uint64_t(0), longest = 0;
   op.anyStaged = false;
+  bool outside = false;
+  int copying = 0;
   for (int member = 0; member < comm.size; ++member) {
     const Wire &wire = wireOf(comm, member, op.sequence);
     longest = std::max(longest, wire.longest);
-    for (const WireOperand *operand : {&wire.in, &wire.out})
-      op.anyStaged |= operand->offset == kStaged;
+    op.anyStaged |= wire.in.offset == kStaged ||
+                    (wire.out.offset == kStaged && r.kind != Kind::Broadcast);
+    outside |= wire.out.offset == kStaged;
+    copying += wire.copies != 0;
     half = std::min(half, wire.stagingHalf);
     if (r.kind == Kind::AllToAll && uneven(r)) {
       comm.peerDisplacement[member] = wire.sendDisplacement[comm.me];
@@ -257,6 +303,10 @@ bool openViews(Op &op) {
       }
     }
   }
+  // When all work in place, blocks change places without a copy of either.
+  op.exchange =
+      r.kind == Kind::AllToAll && copying == comm.size && !op.anyStaged;
+  op.anyStaged |= copying && !op.exchange;
   uint64_t chunks =
       chunked(r.kind, true) || chunked(r.kind, false) ? comm.size : 1;
   op.segmentBytes = longest;
@@ -271,18 +321,23 @@ bool openViews(Op &op) {
   op.peerIndex = 0;
   op.segment = 0;
   op.part = longest; // the whole length, for the segment loop
+  // What decides how the work is divided has to be the same at all members.
+  op.shared = r.kind == Kind::Broadcast && !op.anyStaged && !outside &&
+              wireOf(comm, (r.root + 1) % comm.size, op.sequence).cold;
 
   for (int member = 0; member < comm.size; ++member)
     for (bool input : {true, false}) {
       View &view = input ? comm.in[member] : comm.out[member];
       view = View{};
-      bool remote = input ? inputIsRemote(r.kind) : outputIsRemote(r.kind);
+      bool remote =
+          input ? inputIsRemote(r.kind) : outputIsRemote(r.kind) || op.shared;
       if (!uses(op, member, input) || (!remote && member != comm.me))
         continue;
       const Wire &wire = wireOf(comm, member, op.sequence);
       const WireOperand &operand = input ? wire.in : wire.out;
       bool isChunked = chunked(r.kind, input);
-      if (remote && operand.offset == kStaged) {
+      if (remote && (operand.offset == kStaged ||
+                     (input && wire.copies && !op.exchange))) {
         view.base = segment.pointerAt(
             wire.staging + (input ? 0 : wire.stagingHalf), wire.stagingHalf);
         view.inner = view.pitch = op.segmentBytes;
@@ -375,7 +430,8 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
                   r.kind == Kind::Reduce;
   op.reduce = nullptr;
   if (reducing) {
-    op.reduce = comm.context->lookup(r.dtype, r.reduction);
+    op.reduce = comm.context->arithmetic->reduce(r.dtype, r.reduction);
+    op.reduceStreamed = comm.context->arithmetic->stream(r.dtype, r.reduction);
     if (!op.reduce)
       return invalid("this dtype does not have this reduction");
   } else {
@@ -475,10 +531,8 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
            segment.offsetOf((input ? r.in : r.out).base, extent(op, input)) ==
                kStaged;
   };
-  bool copies = (r.kind == Kind::AllToAll || r.kind == Kind::Permute) &&
-                r.in.base == r.out.base;
-  if (!comm.staging && (comm.context->stageAlways || copies || foreign(true) ||
-                        foreign(false))) {
+  if (!comm.staging && (comm.context->stageAlways || copies(r) ||
+                        foreign(true) || foreign(false))) {
     comm.staging = comm.context->heap.allocate(2 * kStagingHalf, 4096);
     if (!comm.staging)
       return fail(CONCORD_ERROR_OUT_OF_MEMORY,
@@ -549,10 +603,7 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       } else if (!openViews(op)) {
         return Progress::Done;
       }
-      // In place the line was just read, so that storing to it reads nothing.
-      op.streamed = !op.anyStaged &&
-                    op.request.in.base != op.request.out.base &&
-                    footprint(op) > comm.context->cacheBytes;
+      op.streamed = !op.anyStaged && (op.cold || op.shared);
       op.state = Op::State::CopyIn;
       [[fallthrough]];
     }

@@ -61,6 +61,7 @@ struct Op {
   OpRequest request;
   concord_comm *comm = nullptr;
   ReduceFunction reduce = nullptr;
+  StreamFunction reduceStreamed = nullptr;
   uint64_t sequence = 0;
   uint64_t fingerprint = 0;
   uint64_t payload = 0; ///< bytes of this member's input
@@ -81,7 +82,10 @@ struct Op {
   State state = State::Idle;
   bool inlined = false;   ///< payload travels in the slots
   bool anyStaged = false; ///< some member's buffer is not in the heap
+  bool cold = false;      ///< this member's output is not in the caches
   bool streamed = false;  ///< stores go past the caches
+  bool shared = false;    ///< broadcast: every member carries a share to all
+  bool exchange = false;  ///< all_to_all: in place at all members
   int32_t status = 0;
 
   uint64_t segment = 0;      ///< first byte, within a chunk, of this segment
@@ -113,7 +117,7 @@ struct Op {
 
   void reset() {
     state = State::Idle;
-    inlined = anyStaged = streamed = started = false;
+    inlined = anyStaged = cold = streamed = shared = exchange = started = false;
     status = 0;
     segment = segmentBytes = position = 0;
     peerIndex = seen = 0;

@@ -192,12 +192,20 @@ void delay(std::mt19937 &random) {
 
 const uint64_t kCounts[] = {0, 1, 37, 1500, 9001};
 
+/// Number of ranks.
 class Collectives : public ::testing::TestWithParam<int> {};
+
+/// The same with every store past the caches that may go there.
+class PastTheCaches : public ::testing::TestWithParam<int> {
+protected:
+  PastTheCaches() { ::setenv("CONCORD_CACHE_BYTES", "1", 1); }
+  ~PastTheCaches() override { ::unsetenv("CONCORD_CACHE_BYTES"); }
+};
 
 } // namespace
 
-TEST_P(Collectives, ReductionsOfEveryKind) {
-  runRanks(GetParam(), [](Rank &rank) {
+static void reductionsOfEveryKind(int ranks) {
+  runRanks(ranks, [](Rank &rank) {
     std::mt19937 random(unsigned(rank.rank));
     int n = rank.size;
     Buffers b(rank, 9001 * 8 * 8);
@@ -248,9 +256,15 @@ TEST_P(Collectives, ReductionsOfEveryKind) {
       }
   });
 }
+TEST_P(Collectives, ReductionsOfEveryKind) {
+  reductionsOfEveryKind(GetParam());
+}
+TEST_P(PastTheCaches, ReductionsOfEveryKind) {
+  reductionsOfEveryKind(GetParam());
+}
 
-TEST_P(Collectives, MovesOfEveryKind) {
-  runRanks(GetParam(), [](Rank &rank) {
+static void movesOfEveryKind(int ranks) {
+  runRanks(ranks, [](Rank &rank) {
     std::mt19937 random(unsigned(rank.rank) + 100);
     int n = rank.size, me = rank.rank;
     Buffers b(rank, 9001 * 8 * 8);
@@ -336,6 +350,8 @@ TEST_P(Collectives, MovesOfEveryKind) {
         }
   });
 }
+TEST_P(Collectives, MovesOfEveryKind) { movesOfEveryKind(GetParam()); }
+TEST_P(PastTheCaches, MovesOfEveryKind) { movesOfEveryKind(GetParam()); }
 
 TEST_P(Collectives, UnevenKinds) {
   runRanks(GetParam(), [](Rank &rank) {
@@ -423,9 +439,9 @@ TEST_P(Collectives, LargerThanCaches) {
   });
 }
 
-TEST_P(Collectives, SameBitsEverywhere) {
+static void sameBitsEverywhere(int ranks) {
   // Values whose sum depends on the order: all members must agree, and again.
-  runRanks(GetParam(), [](Rank &rank) {
+  runRanks(ranks, [](Rank &rank) {
     const uint64_t count = 5000;
     auto *in = rank.heap<float>(count);
     auto *out = rank.heap<float>(count);
@@ -453,7 +469,13 @@ TEST_P(Collectives, SameBitsEverywhere) {
     }
   });
 }
+TEST_P(Collectives, SameBitsEverywhere) { sameBitsEverywhere(GetParam()); }
+TEST_P(PastTheCaches, SameBitsEverywhere) { sameBitsEverywhere(GetParam()); }
 
+INSTANTIATE_TEST_SUITE_P(Ranks, PastTheCaches, ::testing::Values(2, 3),
+                         [](const auto &info) {
+                           return std::to_string(info.param);
+                         });
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
                          ::testing::Values(1, 2, 3, 4, 5, 8),
                          [](const auto &info) {
