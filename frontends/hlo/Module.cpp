@@ -300,7 +300,8 @@ static uint64_t flopsOf(const Computation &parent, const Instruction &op) {
       "dynamic-update-slice", "reverse", "tuple", "get-tuple-element", "custom-call",
       "opt-barrier", "after-all", "infeed", "outfeed", "partition-id", "replica-id",
       "fusion", "call", "while", "conditional", "bitcast-convert", "domain",
-      "optimization-barrier", "rng-get-and-update-state", "copy-start", "copy-done"};
+      "optimization-barrier", "rng-get-and-update-state", "copy-start", "copy-done",
+      "sdy.global_to_local", "sdy.local_to_global"};
   if (std::find(std::begin(moves), std::end(moves), code) != std::end(moves))
     return 0;
   return op.shape.numElements();

@@ -394,7 +394,10 @@ HloCollectives::describe(const hlo::Instruction &op, StringRef kind,
         error = "needs exactly one of `dimensions`";
         return std::nullopt;
       }
-      what.dim = list.front();
+      what.dim = what.concat = list.front();
+      std::string_view joined = op.attribute("concat_dimension");
+      if (!joined.empty())
+        what.concat = hlo::parseIntegers(joined).at(0);
     }
   } catch (const hlo::Error &failure) {
     error = std::string("is not well formed: ") + failure.what();
@@ -424,7 +427,7 @@ Value HloCollectives::issue(Location loc, const Description &what, Type type, Va
                                          what.reduction, what.dim, input, init)
         .getResult();
   case comm::CollectiveKind::all_to_all:
-    return comm::AllToAllOp::create(builder, loc, type, at.getValue(), what.dim, what.dim,
+    return comm::AllToAllOp::create(builder, loc, type, at.getValue(), what.dim, what.concat,
                                     nullptr, nullptr, input, init)
         .getResult();
   case comm::CollectiveKind::broadcast:
@@ -456,7 +459,7 @@ comm::StartOp HloCollectives::start(Location loc, const Description &what, Value
           ? comm::ReductionKindAttr()
           : comm::ReductionKindAttr::get(builder.getContext(), what.reduction),
       number(what.kind == K::all_gather || what.kind == K::reduce_scatter, what.dim),
-      number(exchange, what.dim), number(exchange, what.dim),
+      number(exchange, what.dim), number(exchange, what.concat),
       number(what.kind == K::broadcast, 0),
       // With pairs, one start serves every rank; `peer` names the first one's.
       number(transfer, transfer && !what.pairs.empty()

@@ -36,6 +36,7 @@ public:
     mlir::FlatSymbolRefAttr domain;
     comm::ReductionKind reduction = comm::ReductionKind::none;
     int64_t dim = 0;
+    int64_t concat = 0;    ///< all_to_all: where the parts are joined
     mlir::ArrayAttr pairs; ///< permute, send, recv
   };
 

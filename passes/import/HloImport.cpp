@@ -48,7 +48,12 @@ public:
   Importer(MLIRContext *context, const hlo::Module &source,
            const HloImportOptions &options)
       : context(context), source(source), options(options), builder(context),
-        collectives(builder, source) {}
+        collectives(builder, source) {
+    if (source.derived)
+      for (size_t at = 0; at < source.text->size(); ++at)
+        if ((*source.text)[at] == '\n')
+          lines.push_back(static_cast<uint32_t>(at + 1));
+  }
 
   OwningOpRef<ModuleOp> run();
 
@@ -66,8 +71,16 @@ private:
     return emitError(locOf(op)) << source.locate(op.begin) << ": " << ref(op.opcode)
                                 << " '" << ref(op.name) << "' ";
   }
+  /// The instruction's name; for another syntax, where names are only numbers,
+  /// its line too.
   Location locOf(const hlo::Instruction &op) {
-    return NameLoc::get(builder.getStringAttr(ref(op.name)));
+    StringAttr name = builder.getStringAttr(ref(op.name));
+    if (!source.derived)
+      return NameLoc::get(name);
+    auto line = llvm::upper_bound(lines, op.begin) - lines.begin();
+    unsigned column = op.begin - (line ? lines[line - 1] : 0) + 1;
+    return NameLoc::get(name, FileLineColLoc::get(context, source.path, line + 1,
+                                                  column));
   }
   LogicalResult findCommunication();
   const std::vector<uint32_t> &offsetsOf(const hlo::Shape &shape);
@@ -97,6 +110,7 @@ private:
   OpBuilder builder;
   HloCollectives collectives;
   ModuleOp module;
+  std::vector<uint32_t> lines;    ///< where each line but the first begins
   std::vector<char> communicates; ///< per computation, what it calls included
   llvm::StringMap<uint32_t> computations;
   llvm::DenseMap<const hlo::Shape *, std::vector<uint32_t>> offsets;
@@ -762,10 +776,12 @@ OwningOpRef<ModuleOp> Importer::run() {
   module->setAttr("comm.phase", builder.getStringAttr("partitioned"));
   module->setAttr("comm.world", builder.getI64IntegerAttr(collectives.world()));
   module->setAttr("comm.opaque_calls", builder.getI64IntegerAttr(opaqueCalls));
-  module->setAttr(
-      "comm.hlo_source",
-      builder.getStrArrayAttr(
-          {source.path, llvm::utohexstr(llvm::xxh3_64bits(*source.text), true)}));
+  // Only HLO text is written back with control dependencies.
+  if (!source.derived)
+    module->setAttr(
+        "comm.hlo_source",
+        builder.getStrArrayAttr(
+            {source.path, llvm::utohexstr(llvm::xxh3_64bits(*source.text), true)}));
   if (failed(verify(module)))
     return {};
   return owner;

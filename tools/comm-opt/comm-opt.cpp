@@ -18,6 +18,7 @@
 #include "comm/Comm.h"
 #include "common/Artefact.h"
 #include "common/PlanBuilder.h"
+#include "concord/stablehlo/Reader.h"
 #include "import/HloImport.h"
 #include "onnx/Onnx.h"
 
@@ -44,7 +45,7 @@ using namespace concord;
 static llvm::cl::OptionCategory category("Concord options");
 static llvm::cl::opt<std::string>
     inputFile(llvm::cl::Positional,
-              llvm::cl::desc("<input: .onnx, .hlo, .mlir>"),
+              llvm::cl::desc("<input: .onnx, .hlo, .mlir (StableHLO too)>"),
               llvm::cl::init("-"));
 static llvm::cl::opt<std::string> outputFile("o", llvm::cl::desc("Output file"),
                                              llvm::cl::value_desc("FILE"),
@@ -52,7 +53,8 @@ static llvm::cl::opt<std::string> outputFile("o", llvm::cl::desc("Output file"),
 static llvm::cl::opt<std::string>
     importAs("import",
              llvm::cl::desc(
-                 "Read the input as onnx, hlo or mlir, whatever it looks like"),
+                 "Read the input as onnx, hlo, stablehlo or mlir, whatever it "
+                 "looks like"),
              llvm::cl::init(""), llvm::cl::cat(category));
 static llvm::cl::opt<std::string>
     emit("emit",
@@ -78,7 +80,7 @@ static llvm::cl::opt<bool>
 
 namespace {
 
-enum class Format { Mlir, Onnx, Hlo };
+enum class Format { Mlir, Onnx, Hlo, Stablehlo };
 
 /// ONNX files begin with field 1 (ir_version, a varint) and hold zero bytes;
 /// MLIR is text or MLIR bytecode.
@@ -93,7 +95,11 @@ Format sniff(StringRef data) {
     return byte == 0 || (byte < 0x20 && byte != '\n' && byte != '\t' &&
                          byte != '\r' && byte != '\f' && byte != '\v');
   });
-  return binary ? Format::Onnx : Format::Mlir;
+  if (binary)
+    return Format::Onnx;
+  return stablehlo::looksLikeStablehlo({data.data(), data.size()})
+             ? Format::Stablehlo
+             : Format::Mlir;
 }
 
 LogicalResult fail(const llvm::Twine &message) {
@@ -127,10 +133,13 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context,
     format = Format::Onnx;
   else if (importAs == "hlo")
     format = Format::Hlo;
+  else if (importAs == "stablehlo")
+    format = Format::Stablehlo;
   else if (importAs == "mlir")
     format = Format::Mlir;
   else if (!importAs.empty()) {
-    (void)fail("--import takes onnx, hlo or mlir, not '" + importAs + "'");
+    (void)fail("--import takes onnx, hlo, stablehlo or mlir, not '" + importAs +
+               "'");
     return {};
   } else if (StringRef(inputFile).ends_with(".onnx") &&
              format != Format::Onnx) {
@@ -153,13 +162,24 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context,
     import.groupTypes = options.groupTypes;
     return importOnnx(&context, models, inputFile, import);
   }
-  if (format == Format::Hlo) {
+  if (format == Format::Hlo || format == Format::Stablehlo) {
     HloImportOptions import;
     import.world = options.world > 1 ? options.world : 0;
     import.pureCalls = pureCalls;
     try {
-      return importHlo(
-          &context, hlo::parse(buffer->getBuffer().str(), inputFile), import);
+      if (format == Format::Hlo)
+        return importHlo(
+            &context, hlo::parse(buffer->getBuffer().str(), inputFile), import);
+      stablehlo::Notes notes;
+      hlo::Module source =
+          stablehlo::parse(buffer->getBuffer().str(), inputFile, notes);
+      if (notes.globalOperations)
+        llvm::errs()
+            << "comm-opt: note: " << inputFile << ": " << notes.globalOperations
+            << " operations lie outside sdy.manual_computation, at the "
+               "global view; what a partitioner adds for them is not "
+               "part of this program\n";
+      return importHlo(&context, source, import);
     } catch (const hlo::Error &error) {
       (void)fail(error.what());
       return {};

@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // What the HLO reader returns: computations, instructions and their operands as
-// indices; attributes stay text. All string views point into `Module::text`,
-// which the module owns, so a module may be moved but its text never changes.
+// indices; attributes stay text. All string views point into `Module::text` or
+// `Module::derived`, which the module owns, so a module may be moved but its text
+// never changes.
 //
 // The functions are pure; they throw hlo::Error, whose message begins with
 // `name:line:column:`, on anything that is not well-formed HLO text. Time and
@@ -19,6 +20,7 @@
 #define CONCORD_HLO_MODULE_H
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -83,6 +85,8 @@ struct Computation {
 
 struct Module {
   std::shared_ptr<const std::string> text;
+  /// Strings that the text does not hold, of a reader of another syntax.
+  std::shared_ptr<std::deque<std::string>> derived;
   std::string path; ///< for messages
   std::string_view name;
   std::vector<Attribute> attributes;
