@@ -56,6 +56,43 @@ def CommPartition : Pass<"comm-partition", "::mlir::ModuleOp"> {
 // partitioned -> decomposed
 //===----------------------------------------------------------------------===//
 
+def CommImportShard : Pass<"comm-import-shard", "::mlir::ModuleOp"> {
+  let summary = "Upstream shard collectives as comm operations";
+  let description = [{
+    Takes a program after upstream's `shard-partition`: every list of grid axes that
+    a collective names becomes a `comm.domain`, and the thirteen communicating
+    operations (all_gather, all_reduce, all_slice, all_to_all, broadcast, gather,
+    recv, reduce, reduce_scatter, scatter, send, shift, update_halo) become comm
+    operations; `all_slice` is local. Grid queries become `comm.rank` and constants.
+    Devices are world ranks, row-major over the grid.
+
+    Upstream marks these collectives `Pure`, so run this pass before CSE or LICM may
+    drop one on some rank.
+
+    Refused: dynamic grids and shapes, roots known only at run time, `recv` from
+    anyone, `bitwise_xor` and `generic`, changes of element type, and shardings
+    (`shard.shard`), which are no communication yet.
+
+    Before:
+    ```mlir
+    shard.grid @g(shape = 2x4)
+    %1 = shard.all_reduce %0 on @g grid_axes = [1] : tensor<8xf32> -> tensor<8xf32>
+    ```
+    After:
+    ```mlir
+    comm.domain @g_1 groups([[0, 1, 2, 3], [4, 5, 6, 7]])
+    %i = tensor.empty() : tensor<8xf32>
+    %1 = comm.all_reduce @g_1 sum ins(%0 : tensor<8xf32>)
+           outs(%i : tensor<8xf32>) -> tensor<8xf32>
+    ```
+  }];
+  let statistics = [Statistic<"numCollectives", "collectives", "Operations imported">,
+                    Statistic<"numDomains", "domains", "Domains made">];
+  let dependentDialects = ["::concord::comm::CommDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def CommRecognize : Pass<"comm-recognize", "::mlir::ModuleOp"> {
   let summary = "Recognise composite operations that exporters spell out";
   let description = [{
