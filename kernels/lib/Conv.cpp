@@ -138,12 +138,17 @@ public:
             panel;
     block = std::min(block, (w.outSize() + panel - 1) / panel * panel);
     shape.n = shape.ldb = block;
-    panelBytes =
-        uint64_t((gemm.packedElements(type, k, block) * size + 63) / 64 * 64);
+    // A run of a row is written at full width.
+    panelBytes = uint64_t(
+        (gemm.packedElements(type, k, block) * size + panel * size + 63) / 64 *
+        64);
+    int64_t padded = paddedElements(w, g.c / groups, panel);
+    elementCount({padded}, 8);
+    paddedBytes = uint64_t((padded * size + 63) / 64 * 64);
     uint64_t most = gemm.workspace(type, shape);
     shape.n = shape.ldb = std::max<int64_t>(1, w.outSize() % block);
     most = std::max(most, gemm.workspace(type, shape));
-    workspaceBytes = panelBytes + most;
+    workspaceBytes = paddedBytes + panelBytes + most;
   }
 
   int32_t pack(const void *weight, void *to) const override {
@@ -193,15 +198,17 @@ public:
           gemm.run(type, shape, o, workspace, poller);
           continue;
         }
+        char *panels = static_cast<char *>(workspace) + paddedBytes;
+        table.pad(type, w, channels, from, workspace, poller);
         for (int64_t p = 0; p < outSize; p += block) {
           GemmShape part = shape;
           part.n = part.ldb = std::min(block, outSize - p);
-          table.patches(type, w, channels, from, p, part.n, workspace, poller);
-          o.b = workspace;
+          table.patches(type, w, channels, workspace, p, part.n, panels,
+                        poller);
+          o.b = panels;
           o.residual = residual ? residualAt + outAt + p * size : nullptr;
           o.c = y + outAt + p * size;
-          gemm.run(type, part, o, static_cast<char *>(workspace) + panelBytes,
-                   poller);
+          gemm.run(type, part, o, panels + panelBytes, poller);
         }
       }
     return kOk;
@@ -214,7 +221,7 @@ private:
   const ConvTable &table;
   int64_t size, m, groups, k;
   int64_t block = 0;
-  uint64_t panelBytes = 0;
+  uint64_t panelBytes = 0, paddedBytes = 0;
   bool bias, residual, packed, depthwise, plain;
   GemmShape shape;
 };
@@ -225,10 +232,12 @@ public:
       : type(floatType(d)), g(d, true), table(CONCORD_SELECT(convTable)) {
     numInputs = 1;
     kind = PoolKind(d.choice("op", {"max", "average", "average_with_pad"}));
+    workspaceBytes = uint64_t((g.w.in[2] + 16) * sumSizeOf(type));
   }
-  int32_t run(void *const *pointers, void *) const override {
+  int32_t run(void *const *pointers, void *workspace) const override {
     Poller poller;
-    table.pool(type, g.w, kind, g.n * g.c, pointers[0], pointers[1], poller);
+    table.pool(type, g.w, kind, g.n * g.c, pointers[0], pointers[1], workspace,
+               poller);
     return kOk;
   }
 

@@ -20,14 +20,46 @@ namespace {
 
 /// A part of a panel whose positions lie in one output row.
 struct Run {
-  int64_t at, count, od, oh, ow;
+  int64_t at;   ///< first column
+  int64_t from; ///< its first element in the padded plane, for kernel (0, 0, 0)
 };
 
+/// One image's channels with their padding written out.
 template <class T>
-void patchesOf(const Window &w, int64_t channels, const T *x, int64_t first,
-               int64_t count, T *panels, Poller &poller) {
+void padOf(const Window &w, int64_t channels, const T *x, T *padded,
+           Poller &poller) {
+  int64_t pd = w.padded(0), ph = w.padded(1), pw = w.padded(2);
+  for (int64_t c = 0; c < channels; ++c, padded += pd * ph * pw) {
+    for (int64_t d = 0; d < pd; ++d)
+      for (int64_t h = 0; h < ph; ++h) {
+        T *to = padded + (d * ph + h) * pw;
+        int64_t id = d - w.begin[0], ih = h - w.begin[1];
+        if (id < 0 || id >= w.in[0] || ih < 0 || ih >= w.in[1]) {
+          __builtin_memset(to, 0, size_t(pw) * sizeof(T));
+          continue;
+        }
+        const T *from = x + ((c * w.in[0] + id) * w.in[1] + ih) * w.in[2];
+        for (int64_t i = 0; i < w.begin[2]; ++i)
+          to[i] = T{};
+        __builtin_memcpy(to + w.begin[2], from, size_t(w.in[2]) * sizeof(T));
+        for (int64_t i = w.begin[2] + w.in[2]; i < pw; ++i)
+          to[i] = T{};
+      }
+    poller.work(pd * ph * (pw / 8 + 4));
+  }
+}
+
+/// Every row of a panel is a few runs of contiguous (or strided) elements. A
+/// run is copied at full panel width: what it writes beyond its end is
+/// overwritten by the next run, row or panel, or is slack, and what it reads
+/// beyond the plane is the next plane, or slack. No element needs a test.
+template <class T, int64_t Stride>
+void patchesOf(const Window &w, int64_t channels, const T *padded,
+               int64_t first, int64_t count, T *panels, Poller &poller) {
   constexpr int64_t N = 2 * Lane<T>::width;
   const int64_t k = channels * w.kernelSize();
+  const int64_t ph = w.padded(1), pw = w.padded(2);
+  const int64_t plane = w.padded(0) * ph * pw;
   for (int64_t p0 = 0; p0 < count; p0 += N) {
     int64_t columns = least(N, count - p0);
     int64_t width = columns <= N / 2 ? N / 2 : N;
@@ -36,58 +68,40 @@ void patchesOf(const Window &w, int64_t channels, const T *x, int64_t first,
     int64_t numRuns = 0;
     for (int64_t at = 0; at < columns;) {
       int64_t position = first + p0 + at;
-      Run run;
-      run.at = at;
-      run.ow = position % w.out[2];
-      run.oh = position / w.out[2] % w.out[1];
-      run.od = position / w.out[2] / w.out[1];
-      run.count = least(columns - at, w.out[2] - run.ow);
-      runs[numRuns++] = run;
-      at += run.count;
+      int64_t ow = position % w.out[2];
+      int64_t oh = position / w.out[2] % w.out[1];
+      int64_t od = position / w.out[2] / w.out[1];
+      runs[numRuns++] = {at, (od * w.stride[0] * ph + oh * w.stride[1]) * pw +
+                                 ow * w.stride[2]};
+      at += least(columns - at, w.out[2] - ow);
     }
     for (int64_t c = 0; c < channels; ++c) {
-      const T *plane = x + c * w.in[0] * w.in[1] * w.in[2];
+      const T *base = padded + c * plane;
       for (int64_t kd = 0; kd < w.kernel[0]; ++kd)
-        for (int64_t kh = 0; kh < w.kernel[1]; ++kh)
-          for (int64_t kw = 0; kw < w.kernel[2]; ++kw, row += width) {
+        for (int64_t kh = 0; kh < w.kernel[1]; ++kh) {
+          const T *line =
+              base + (kd * w.dilation[0] * ph + kh * w.dilation[1]) * pw;
+          for (int64_t kw = 0; kw < w.kernel[2];
+               ++kw, line += w.dilation[2], row += width)
             for (int64_t r = 0; r < numRuns; ++r) {
-              const Run &run = runs[r];
-              T *to = row + run.at;
-              int64_t id =
-                  run.od * w.stride[0] + kd * w.dilation[0] - w.begin[0];
-              int64_t ih =
-                  run.oh * w.stride[1] + kh * w.dilation[1] - w.begin[1];
-              int64_t iw =
-                  run.ow * w.stride[2] + kw * w.dilation[2] - w.begin[2];
-              if (id < 0 || id >= w.in[0] || ih < 0 || ih >= w.in[1]) {
-                for (int64_t i = 0; i < run.count; ++i)
-                  to[i] = T{};
-                continue;
-              }
-              const T *from = plane + (id * w.in[1] + ih) * w.in[2];
-              if (w.stride[2] == 1) {
-                int64_t low = iw < 0 ? least(-iw, run.count) : 0;
-                int64_t high = most(low, least(run.count, w.in[2] - iw));
-                for (int64_t i = 0; i < low; ++i)
-                  to[i] = T{};
-                if (low == 0 && high == N) {
-                  __builtin_memcpy(to, from + iw, N * sizeof(T));
-                } else {
-                  for (int64_t i = low; i < high; ++i)
-                    to[i] = from[iw + i];
-                  for (int64_t i = high; i < run.count; ++i)
-                    to[i] = T{};
-                }
+              const T *from = line + runs[r].from;
+              T *to = row + runs[r].at;
+              if constexpr (Stride == 1) {
+                __builtin_memcpy(to, from, N * sizeof(T));
               } else {
-                for (int64_t i = 0; i < run.count; ++i, iw += w.stride[2])
-                  to[i] = iw >= 0 && iw < w.in[2] ? from[iw] : T{};
+                const int64_t step = Stride ? Stride : w.stride[2];
+                for (int64_t i = 0; i < N; ++i)
+                  to[i] = from[i * step];
               }
             }
-            for (int64_t i = columns; i < width; ++i)
-              row[i] = T{};
-          }
-      poller.work(w.kernelSize() * (N / 4 + 8 * numRuns));
+        }
+      poller.work(w.kernelSize() * (N / 8 + 2 * numRuns));
     }
+    // Columns past the last position are part of the product's tile.
+    if (columns < width)
+      for (int64_t i = 0; i < k; ++i)
+        for (int64_t j = columns; j < width; ++j)
+          panels[p0 * k + i * width + j] = T{};
   }
 }
 
@@ -184,44 +198,68 @@ INLINE int64_t paddedCount(const Window &w, int d, int64_t o) {
   return least(w.kernel[d], ceilDiv(w.in[d] + w.end[d] - start, w.dilation[d]));
 }
 
+/// First the rows of a window into one line of `work`, a vector at a time, then
+/// the windows along that line.
 template <class T>
 void poolOf(const Window &w, PoolKind kind, int64_t planes, const T *x, T *y,
-            Poller &poller) {
+            typename Lane<T>::S *work, Poller &poller) {
   using L = Lane<T>;
   using S = typename L::S;
-  const S lowest = S(-__builtin_inf());
+  using V = typename L::V;
+  using LS = Lane<S>;
+  constexpr int W = L::width;
   const bool max = kind == PoolKind::Max;
+  const S start = max ? S(-__builtin_inf()) : S(0);
+  // Windows that lie wholly inside need no look at the edges.
+  const int64_t innerLow = ceilDiv(w.begin[2], w.stride[2]);
+  const int64_t reach = (w.kernel[2] - 1) * w.dilation[2];
+  const int64_t innerHigh =
+      w.in[2] > reach ? (w.in[2] - 1 - reach + w.begin[2]) / w.stride[2] + 1
+                      : 0;
   for (int64_t p = 0; p < planes; ++p, x += w.inSize())
     for (int64_t od = 0; od < w.out[0]; ++od) {
       Span d = spanOf(w, 0, od);
       for (int64_t oh = 0; oh < w.out[1]; ++oh) {
         Span h = spanOf(w, 1, oh);
-        for (int64_t ow = 0; ow < w.out[2]; ++ow) {
-          Span v = spanOf(w, 2, ow);
-          S best = max ? lowest : S(0);
-          int64_t count = 0;
+        int64_t rows = most(0, d.high - d.low) * most(0, h.high - h.low);
+        for (int64_t i = 0; i < w.in[2]; i += W) {
+          int64_t n = least(W, w.in[2] - i);
+          V v = V(start);
           for (int64_t kd = d.low; kd < d.high; ++kd)
             for (int64_t kh = h.low; kh < h.high; ++kh) {
-              const T *row = x +
-                             ((d.start + kd * w.dilation[0]) * w.in[1] +
-                              h.start + kh * w.dilation[1]) *
-                                 w.in[2] +
-                             v.start;
-              for (int64_t kw = v.low; kw < v.high; ++kw) {
-                S value = L::get(row[kw * w.dilation[2]]);
-                if (max)
-                  best = value > best || value != value ? value : best;
-                else
-                  best += value;
-              }
-              count += most(0, v.high - v.low);
+              const T *from = x +
+                              ((d.start + kd * w.dilation[0]) * w.in[1] +
+                               h.start + kh * w.dilation[1]) *
+                                  w.in[2] +
+                              i;
+              V u = n == W ? L::load(from) : L::load(from, n);
+              v = max ? select(u > v, u, select(u != u, u, v)) : v + u;
             }
+          if (n == W)
+            LS::store(work + i, v);
+          else
+            LS::store(work + i, v, n);
+        }
+        for (int64_t ow = 0; ow < w.out[2]; ++ow) {
+          bool inner = ow >= innerLow && ow < innerHigh;
+          Span v = inner ? Span{ow * w.stride[2] - w.begin[2], 0, w.kernel[2]}
+                         : spanOf(w, 2, ow);
+          S best = start;
+          const S *line = work + v.start;
+          for (int64_t kw = v.low; kw < v.high; ++kw) {
+            S value = line[kw * w.dilation[2]];
+            if (max)
+              best = value > best || value != value ? value : best;
+            else
+              best += value;
+          }
+          int64_t count = rows * most(0, v.high - v.low);
           if (kind == PoolKind::AverageWithPad)
             count = paddedCount(w, 0, od) * paddedCount(w, 1, oh) *
                     paddedCount(w, 2, ow);
           *y++ = L::put(max ? best : best / S(count));
         }
-        poller.work(w.out[2] * w.kernelSize() * 2 + 8);
+        poller.work(w.in[2] * rows / 4 + w.out[2] * w.kernel[2] + 8);
       }
     }
 }
@@ -281,13 +319,31 @@ void poolAll(PoolKind kind, int64_t planes, int64_t size, const T *x, T *y,
 
 int64_t panel(GemmType type) { return type == GemmType::F64 ? 2 * VD : 2 * VL; }
 
-void patches(GemmType type, const Window &w, int64_t channels, const void *x,
-             int64_t first, int64_t count, void *panels, Poller &poller) {
+void pad(GemmType type, const Window &w, int64_t channels, const void *x,
+         void *padded, Poller &poller) {
 #define CALL(T)                                                                \
-  patchesOf<T>(w, channels, static_cast<const T *>(x), first, count,           \
-               static_cast<T *>(panels), poller)
+  padOf<T>(w, channels, static_cast<const T *>(x), static_cast<T *>(padded),   \
+           poller)
   BY_TYPE(type, CALL)
 #undef CALL
+}
+
+void patches(GemmType type, const Window &w, int64_t channels,
+             const void *padded, int64_t first, int64_t count, void *panels,
+             Poller &poller) {
+#define ARGUMENTS(T)                                                           \
+  (w, channels, static_cast<const T *>(padded), first, count,                  \
+   static_cast<T *>(panels), poller)
+#define CALL(T)                                                                \
+  if (w.stride[2] == 1)                                                        \
+    patchesOf<T, 1> ARGUMENTS(T);                                              \
+  else if (w.stride[2] == 2)                                                   \
+    patchesOf<T, 2> ARGUMENTS(T);                                              \
+  else                                                                         \
+    patchesOf<T, 0> ARGUMENTS(T)
+  BY_TYPE(type, CALL)
+#undef CALL
+#undef ARGUMENTS
 }
 
 void depthwise(GemmType type, const Window &w, const void *x,
@@ -302,7 +358,7 @@ void depthwise(GemmType type, const Window &w, const void *x,
 }
 
 void pool(GemmType type, const Window &w, PoolKind kind, int64_t planes,
-          const void *x, void *y, Poller &poller) {
+          const void *x, void *y, void *workspace, Poller &poller) {
   bool whole = true;
   for (int d = 0; d < 3; ++d)
     whole &= w.out[d] == 1 && w.kernel[d] == w.in[d] && w.begin[d] == 0 &&
@@ -313,7 +369,7 @@ void pool(GemmType type, const Window &w, PoolKind kind, int64_t planes,
                static_cast<T *>(y), poller);                                   \
   else                                                                         \
     poolOf<T>(w, kind, planes, static_cast<const T *>(x), static_cast<T *>(y), \
-              poller)
+              static_cast<Lane<T>::S *>(workspace), poller)
   BY_TYPE(type, CALL)
 #undef CALL
 }
@@ -328,7 +384,7 @@ double element(GemmType type, const void *p, int64_t index) {
 } // namespace
 
 extern const ConvTable CONCORD_HOT_TABLE(convTable);
-const ConvTable CONCORD_HOT_TABLE(convTable) = {panel, patches, depthwise, pool,
-                                                element};
+const ConvTable CONCORD_HOT_TABLE(convTable) = {panel,     pad,  patches,
+                                                depthwise, pool, element};
 
 } // namespace concord::kernels
