@@ -106,7 +106,22 @@ def docs(_folder):
     return Counts(passed=int(status == 0), failed=int(status != 0))
 
 
-SUITES = {"unit": unit, "lit": lit, "python": python, "nodes": nodes, "docs": docs}
+def spin(_folder):
+    """Models of the flag protocols."""
+    with subprocess.Popen([sys.executable, "test/spin/run_spin.py"], cwd=ROOT,
+                          stdout=subprocess.PIPE, text=True) as process:
+        counts = Counts()
+        for line in process.stdout:
+            sys.stdout.write(line)
+            counts.passed += ": ok," in line
+            counts.failed += ": WRONG," in line
+    if process.returncode and not counts.failed:
+        counts.failed = 1
+    return counts
+
+
+SUITES = {"unit": unit, "lit": lit, "python": python, "nodes": nodes, "docs": docs,
+          "spin": spin}
 
 
 def main(names):

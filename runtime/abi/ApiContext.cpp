@@ -41,7 +41,7 @@ int32_t concord_job_create(int32_t world, uint64_t heapBytes,
   return guarded([&] {
     auto job = std::make_unique<concord_job>();
     if (heapBytes == 0)
-      heapBytes = envBytes("CONCORD_HEAP_BYTES", kDefaultHeapBytes);
+      heapBytes = envBytes("CONCORD_HEAP_BYTES");
     job->segment = Segment::create(world, heapBytes);
     *out = job.release();
     return CONCORD_OK;

@@ -128,7 +128,15 @@ static void takeRank(Context &context) {
   slot.startTime = processStartTime(pid);
   slot.pidNamespace = ownPidNamespace();
   slot.abi = CONCORD_ABI_VERSION;
+  slot.version = concord_version();
   slot.core = firstCore();
+  unsigned index = 0;
+  size_t count;
+  const concord_variable *variables = concord_variables(&count);
+  for (size_t i = 0; i < count && index < kMaxSharedSettings; ++i)
+    if (variables[i].agree)
+      slot.settings[index++] =
+          uint32_t(hashText(1, settingOf(variables[i]).value));
   ::gethostname(slot.host, sizeof slot.host - 1);
   slot.state.store(CONCORD_RANK_RUNNING, std::memory_order_release);
   context.joined = true;
@@ -164,6 +172,12 @@ static void awaitRanks(Context &context, double seconds) {
   }
 }
 
+static std::string versionText(uint32_t version) {
+  return std::to_string(version / 10000) + "." +
+         std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
 static void checkPeers(Context &context) {
   for (int r = 0; r < context.world; ++r) {
     RankSlot &slot = context.segment->slot(r);
@@ -171,12 +185,70 @@ static void checkPeers(Context &context) {
       raise(CONCORD_ERROR_VERSION_MISMATCH,
             "rank %d has ABI version %u, rank %d has %d", r, slot.abi,
             context.rank, CONCORD_ABI_VERSION);
+    if (slot.version != concord_version())
+      raise(CONCORD_ERROR_VERSION_MISMATCH,
+            "rank %d has version %s of Concord, rank %d has %s", r,
+            versionText(slot.version).c_str(), context.rank,
+            versionText(concord_version()).c_str());
+    RankSlot &own = context.segment->slot(context.rank);
+    unsigned index = 0;
+    size_t count;
+    const concord_variable *variables = concord_variables(&count);
+    for (size_t i = 0; i < count && index < kMaxSharedSettings; ++i) {
+      if (!variables[i].agree)
+        continue;
+      unsigned at = index++;
+      if (slot.settings[at] != own.settings[at])
+        raise(CONCORD_ERROR_MISMATCH,
+              "%s differs between rank %d, where it is '%s', and rank %d",
+              variables[i].name, context.rank,
+              settingOf(variables[i]).value.c_str(), r);
+    }
     if (slot.pidNamespace != ownPidNamespace())
       raise(CONCORD_ERROR_NOT_SUPPORTED,
             "ranks %d and %d are in different pid namespaces, so they cannot "
             "see each other die: run the containers with a shared one "
             "(--pid=host or --pid=container:NAME)",
             context.rank, r);
+  }
+}
+
+/// What this rank goes by and where it has it from; and names in the
+/// environment that look like ours and are not.
+static void logSettings(const Context &context,
+                        const concord_context_config &config) {
+  const Log &log = context.log;
+  if (context.rank == 0)
+    for (const UnknownVariable &unknown : unknownVariables())
+      log.write(LogLevel::Warn, "%s is set, but nothing reads it%s%s%s",
+                unknown.name.c_str(), unknown.meant.empty() ? "" : "; is ",
+                unknown.meant.c_str(), unknown.meant.empty() ? "" : " meant?");
+  if (!log.on(LogLevel::Info))
+    return;
+  log.write(LogLevel::Info, "Concord %s, ABI %d, process %lld",
+            versionText(concord_version()).c_str(), CONCORD_ABI_VERSION,
+            (long long)::getpid());
+  size_t count;
+  const concord_variable *variables = concord_variables(&count);
+  for (size_t i = 0; i < count; ++i) {
+    const concord_variable &variable = variables[i];
+    if (variable.reader != CONCORD_READER_RUNTIME &&
+        variable.reader != CONCORD_READER_KERNELS)
+      continue;
+    Setting setting = settingOf(variable);
+    std::string name = variable.name;
+    auto argument = [&](const char *which, double given) {
+      if (name == which && given != 0) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.15g", given);
+        setting = {text, "argument", ""};
+      }
+    };
+    argument("CONCORD_TIMEOUT", config.timeout_seconds);
+    argument("CONCORD_CONNECT_TIMEOUT", config.connect_timeout_seconds);
+    argument("CONCORD_HEAP_BYTES", double(config.heap_bytes));
+    log.write(LogLevel::Info, "CONCORD_ENV %s set by %s to %s", name.c_str(),
+              setting.source, setting.value.c_str());
   }
 }
 
@@ -187,18 +259,20 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
           config.abi_version, CONCORD_ABI_VERSION);
   uint64_t heapBytes = config.heap_bytes;
   if (heapBytes == 0)
-    heapBytes = envBytes("CONCORD_HEAP_BYTES", kDefaultHeapBytes);
+    heapBytes = envBytes("CONCORD_HEAP_BYTES");
   auto context = std::make_unique<concord_context>();
   context->stageAlways = config.stage_always;
   if (config.gate_mode)
     context->gateMode = config.gate_mode;
   context->timeoutSeconds = config.timeout_seconds != 0
                                 ? config.timeout_seconds
-                                : envSeconds("CONCORD_TIMEOUT", 300);
+                                : envSeconds("CONCORD_TIMEOUT");
   double connect = config.connect_timeout_seconds > 0
                        ? config.connect_timeout_seconds
-                       : envSeconds("CONCORD_CONNECT_TIMEOUT", 120);
+                       : envSeconds("CONCORD_CONNECT_TIMEOUT");
   findJob(*context, config, heapBytes);
+  context->log.open(context->rank);
+  logSettings(*context, config);
   takeRank(*context);
   try {
     context->arithmetic = &arithmetic();

@@ -14,6 +14,8 @@
 
 #include "algorithms/Recency.h"
 #include "concord/concord.h"
+#include "context/Env.h"
+#include "diagnosis/Log.h"
 #include "engine/Op.h"
 #include "heap/Heap.h"
 #include "heap/Segment.h"
@@ -88,6 +90,7 @@ struct concord_context {
   double timeoutSeconds = 300;
   bool oversubscribed = false;
   bool joined = false;
+  concord::rt::Log log;
   uint64_t cacheBytes = 0; ///< of the last level
   const concord::rt::Arithmetic *arithmetic = nullptr;
   concord::rt::Recency recency;
@@ -164,13 +167,6 @@ void dropComm(Comm *comm);
 
 uint64_t hashWords(std::initializer_list<uint64_t> words);
 uint64_t hashText(uint64_t seed, const std::string &text);
-
-/// The environment.
-uint64_t envBytes(const char *name, uint64_t fallback);
-double envSeconds(const char *name, double fallback);
-int64_t envInteger(const char *name, int64_t fallback);
-
-int64_t nowNanoseconds();
 
 } // namespace concord::rt
 

@@ -31,6 +31,7 @@ constexpr uint64_t kSegmentMagic = 0x31424f4a434e4f43; // "CONCJOB1"
 constexpr uint64_t kDefaultHeapBytes = uint64_t(16) << 30;
 constexpr uint64_t kHugePage = uint64_t(2) << 20;
 constexpr unsigned kMaxComms = 4096;
+constexpr unsigned kMaxSharedSettings = 32;
 constexpr uint64_t kCommAreaBytes = uint64_t(1) << 30;
 
 struct alignas(128) JobHeader {
@@ -56,8 +57,12 @@ struct alignas(128) RankSlot {
   uint64_t startTime;          ///< of the process, in clock ticks since boot
   uint64_t pidNamespace;
   uint32_t abi;
+  uint32_t version; ///< concord_version of the rank's library
   int32_t core;
   char host[64];
+  /// Hashes of the variables on which all ranks must agree, in their order in
+  /// concord/environment.h.
+  uint32_t settings[kMaxSharedSettings];
   /// What it waits in; written by the rank when it has waited for a while.
   alignas(128) std::atomic<uint32_t> site;
   std::atomic<int32_t> kind;

@@ -5,67 +5,93 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One row per variable. test_environment.py compares the rows with the
-// variables that the sources read, so that the two cannot drift.
+// One row per variable of concord/environment.h, with the value that a job
+// started here would see and where it comes from.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Environment.h"
 
 #include "Options.h"
+#include "context/Env.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstdlib>
+#include <vector>
 
 namespace concord::tools {
 
 namespace {
 
-struct Variable {
-  const char *name;
-  const char *type;
-  const char *standard;
-  const char *text;
-};
+std::string typeText(const concord_variable &variable) {
+  char range[64];
+  std::snprintf(range, sizeof range, "%.15g..%.15g", variable.low,
+                variable.high);
+  switch (variable.type) {
+  case CONCORD_VARIABLE_INTEGER:
+    return std::string("integer ") + range;
+  case CONCORD_VARIABLE_BYTES:
+    return std::string("bytes ") + range;
+  case CONCORD_VARIABLE_SECONDS:
+    return std::string("seconds ") + range;
+  case CONCORD_VARIABLE_WORD:
+    return variable.words;
+  case CONCORD_VARIABLE_FILE:
+    return "file";
+  case CONCORD_VARIABLE_FOLDER:
+    return "folder";
+  default:
+    return "text";
+  }
+}
 
-constexpr Variable kVariables[] = {
-    {"CONCORD_CACHE_DIR", "folder", "~/.cache/concord",
-     "where comm-run keeps compiled programs"},
-    {"CONCORD_CACHE_LIMIT", "bytes", "17179869184",
-     "size from which the least recently used of them go"},
-    {"CONCORD_CONNECT_TIMEOUT", "seconds", "120",
-     "how long a rank waits for all ranks to join"},
-    {"CONCORD_HEAP_BYTES", "bytes, K, M, G", "16G",
-     "address space of the symmetric heap, per rank"},
-    {"CONCORD_JOB_FD", "descriptor", "set by the launcher",
-     "the job's memory file"},
-    {"CONCORD_KERNEL_TARGET", "word", "best of this CPU",
-     "CPU class: x86-64-v2, x86-64-v3 or x86-64-v4"},
-    {"CONCORD_LIBRARY", "file", "build/lib/libconcord.so",
-     "the library that the Python package loads"},
-    {"CONCORD_RANK", "number", "set by the launcher", "this process's rank"},
-    {"CONCORD_TIMEOUT", "seconds", "300",
-     "how long an operation waits for its peers; negative: for ever"},
-    {"CONCORD_VERIFY_WEIGHTS", "0 or 1", "0",
-     "compare the SHA-256 of every section of the weights at load"},
-    {"CONCORD_WORLD", "number", "set by the launcher", "number of ranks"},
-    {"TMPDIR", "folder", "/dev/shm, else /tmp",
-     "where a job's inputs and outputs lie while it runs"},
-    {"XDG_CACHE_HOME", "folder", "~/.cache",
-     "parent of the cache when CONCORD_CACHE_DIR is not set"},
-};
+std::string orDash(const char *text) { return *text ? text : "-"; }
 
 } // namespace
 
 int printEnvironment() {
-  std::printf("%-24s %-15s %-24s %-20s %s\n", "variable", "type", "default",
-              "now", "meaning");
-  for (const Variable &variable : kVariables) {
-    const char *value = std::getenv(variable.name);
-    std::printf("%-24s %-15s %-24s %-20s %s\n", variable.name, variable.type,
-                variable.standard, value ? value : "-", variable.text);
+  constexpr size_t kColumns = 9;
+  std::vector<std::array<std::string, kColumns>> rows = {
+      {"variable", "value", "source", "type", "default", "since", "NCCL",
+       "HCCL", "meaning"}};
+  size_t count;
+  const concord_variable *variables = concord_variables(&count);
+  int code = ExitOk;
+  for (size_t i = 0; i < count; ++i) {
+    const concord_variable &variable = variables[i];
+    rt::Setting setting = rt::settingOf(variable);
+    bool set = setting.source[0] == 'e';
+    if (variable.reader == CONCORD_READER_TESTS && !set)
+      continue;
+    if (!setting.problem.empty()) {
+      std::fprintf(stderr, "comm-run: error: %s\n", setting.problem.c_str());
+      code = ExitUsage;
+    }
+    rows.push_back(
+        {variable.name, orDash(setting.value.c_str()), setting.source,
+         typeText(variable), orDash(variable.standard), variable.since,
+         orDash(variable.nccl), orDash(variable.hccl), variable.text});
   }
-  return ExitOk;
+  std::array<size_t, kColumns> width = {};
+  for (const auto &row : rows)
+    for (size_t c = 0; c < kColumns; ++c)
+      width[c] = std::max(width[c], row[c].size());
+  for (const auto &row : rows) {
+    for (size_t c = 0; c + 1 < kColumns; ++c)
+      std::printf("%-*s  ", int(width[c]), row[c].c_str());
+    std::printf("%s\n", row.back().c_str());
+  }
+  warnUnknownVariables();
+  return code;
+}
+
+void warnUnknownVariables() {
+  for (const rt::UnknownVariable &unknown : rt::unknownVariables())
+    std::fprintf(stderr,
+                 "comm-run: warning: %s is set, but nothing reads it%s%s%s\n",
+                 unknown.name.c_str(), unknown.meant.empty() ? "" : "; is ",
+                 unknown.meant.c_str(), unknown.meant.empty() ? "" : " meant?");
 }
 
 } // namespace concord::tools

@@ -14,8 +14,11 @@
 
 namespace concord::tools {
 
-/// Print the table of variables with the values now set. Returns an exit code.
+/// Print the table of variables with the values now set and their source.
+/// Returns an exit code: 2 when a value is not usable.
 int printEnvironment();
+/// Name variables that look like Concord's and are not.
+void warnUnknownVariables();
 
 } // namespace concord::tools
 

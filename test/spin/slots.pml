@@ -1,0 +1,87 @@
+/* slots.pml - Chunk ready, chunk consumed: two slots per member
+ *
+ * Part of the Concord project, under the Apache License v2.0 with LLVM
+ * Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+ *
+ * runtime/transport/shm/CommBlock.h, "Slots": operation s uses slot s mod 2 of
+ * every member. A member fills it, then stores s; peers read it once they see s.
+ * There is no closing barrier: before it fills a slot a member makes sure that
+ * all have published s - 1, so that they are done with s - 2. Operations are
+ * all-to-all (every member reads every other) or rooted (they read member 0
+ * only), chosen freely; reading takes two steps, so that a slot that is written
+ * under a reader is seen.
+ *
+ * check: N=2
+ * check: N=3
+ * mutant: N=2 NO_KNOWN       (does not make sure that all have published s - 1)
+ * mutant: N=2 ONE_SLOT       (one slot instead of two)
+ * mutant: N=2 STORE_FIRST    (stores s before the payload)
+ */
+#if N == 2
+#define OPS 4
+#else
+#define OPS 3
+#endif
+
+#ifdef ONE_SLOT
+#define SLOT(s) 0
+#else
+#define SLOT(s) ((s) & 1)
+#endif
+
+typedef Member {
+  byte sequence[2];
+  byte payload[2];
+};
+Member m[N];
+bit rooted[OPS + 1];
+
+proctype member(byte me) {
+  byte s, i, first;
+  for (s : 1 .. OPS) {
+#ifndef NO_KNOWN
+    if
+    :: s > 1 ->
+       i = 0;
+       do
+       :: i < N -> (m[i].sequence[SLOT(s - 1)] >= s - 1); i++
+       :: else -> break
+       od
+    :: else
+    fi;
+#endif
+#ifdef STORE_FIRST
+    m[me].sequence[SLOT(s)] = s;
+    m[me].payload[SLOT(s)] = s;
+#else
+    m[me].payload[SLOT(s)] = s;
+    m[me].sequence[SLOT(s)] = s;
+#endif
+    i = 0;
+    do
+    :: i < N && (!rooted[s] || i == 0) && i != me ->
+       (m[i].sequence[SLOT(s)] >= s);
+       first = m[i].payload[SLOT(s)];
+       assert(first == s);
+       assert(m[i].payload[SLOT(s)] == s); /* the second half of the read */
+       i++
+    :: i < N && ((rooted[s] && i != 0) || i == me) -> i++
+    :: i >= N -> break
+    od
+  }
+}
+
+init {
+  byte s;
+  atomic {
+    for (s : 1 .. OPS) {
+      if
+      :: rooted[s] = 0
+      :: rooted[s] = 1
+      fi
+    }
+    for (s : 0 .. N - 1) {
+      run member(s)
+    }
+  }
+}
