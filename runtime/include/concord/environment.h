@@ -50,6 +50,10 @@ typedef enum concord_variable_reader {
  * for people. AGREE 1: all ranks must have the same value, compared at
  * bring-up. NCCL, HCCL: the variable there that comes nearest, or "". */
 #define CONCORD_VARIABLES(X)                                                   \
+  X("CONCORD_CACHE_BYTES", RUNTIME, BYTES, 0, 1099511627776.0, "",             \
+    "(of this processor)", "0.1", 0, "", "",                                   \
+    "Size of the last-level cache: what exceeds it is stored past the "        \
+    "caches.")                                                                 \
   X("CONCORD_CACHE_DIR", TOOLS, FOLDER, 0, 0, "", "(~/.cache/concord)", "0.1", \
     0, "", "", "Where comm-run keeps compiled programs.")                      \
   X("CONCORD_CACHE_LIMIT", TOOLS, INTEGER, 0, 9e18, "", "17179869184", "0.1",  \
