@@ -206,7 +206,9 @@ void Builder::collectDimNames(const wire::Graph &proto) {
 
 int64_t Builder::extent(const wire::Extents::Extent &dim, size_t axis,
                         const std::string &input) {
-  if (dim.value_case() == wire::Extents::Extent::kDimValue) {
+  // Older exporters write -1 for a dimension that is not known.
+  if (dim.value_case() == wire::Extents::Extent::kDimValue &&
+      dim.dim_value() != -1) {
     if (dim.dim_value() < 0)
       fail("input '" + input + "': dimension " + std::to_string(axis) + " is " +
            std::to_string(dim.dim_value()));
