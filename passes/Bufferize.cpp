@@ -26,6 +26,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 
+#include "llvm/ADT/MapVector.h"
+
 namespace concord {
 #define GEN_PASS_DEF_COMMBUFFERIZE
 #include "Passes.h.inc"
@@ -71,6 +73,36 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     ret->setOperands({});
     function.setType(builder.getFunctionType(function.getArgumentTypes(), {}));
     function.removeResAttrsAttr();
+  }
+
+  /// One tensor.empty per user, a start and its wait counting as one. CSE makes
+  /// one of all that have the same type, and the analysis would then weigh
+  /// every write of the program against every other.
+  void splitEmpty(ModuleOp module) {
+    SmallVector<tensor::EmptyOp> shared;
+    module.walk([&](tensor::EmptyOp op) {
+      bool carried = llvm::any_of(op->getUsers(), [](Operation *user) {
+        auto wait = dyn_cast<comm::WaitOp>(user);
+        return wait && !wait.getStart();
+      });
+      if (!op->hasOneUse() && !op->use_empty() && !carried)
+        shared.push_back(op);
+    });
+    for (tensor::EmptyOp op : shared) {
+      llvm::MapVector<Operation *, SmallVector<OpOperand *>> users;
+      for (OpOperand &use : op->getUses()) {
+        auto wait = dyn_cast<comm::WaitOp>(use.getOwner());
+        users[wait ? wait.getStart().getOperation() : use.getOwner()].push_back(
+            &use);
+      }
+      for (auto &[user, uses] : users) {
+        OpBuilder builder(user);
+        Value copy = builder.clone(*op)->getResult(0);
+        for (OpOperand *use : uses)
+          use->set(copy);
+      }
+      op.erase();
+    }
   }
 
   /// Elimination of empty tensors gives a wait the final destination as its
@@ -166,6 +198,7 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
         bufferization::LayoutMapOption::IdentityLayoutMap);
     options.bufferAlignment = 0;
     bufferization::BufferizationState state;
+    splitEmpty(module);
     if (failed(bufferization::eliminateEmptyTensors(rewriter, module)))
       return signalPassFailure();
     rejoinStarts();
