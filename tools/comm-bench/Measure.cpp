@@ -1,390 +1,338 @@
-//===- Measure.cpp - Timing one row -------------------------------------===//
+//===- Measure.cpp - Rows of the table ------------------------------------===//
 //
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The measuring side of comm-bench, run by every rank alike.
+// Concord, the memory and every peer take turns; a figure is the median over
+// turns, so that what else the machine does hits all alike.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Measure.h"
-#include "concord/dtype.h"
 
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <time.h>
-#include <unistd.h>
+#include <cmath>
 
-using namespace concord;
 using namespace concord::bench;
 
-static constexpr uint64_t kRotation = uint64_t(72) << 20;
+/// Time of one turn of one team, us.
+static constexpr double kTurn = 2500;
+static constexpr double kBandwidthTurn = 400;
 
-static double now() {
-  timespec t;
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return double(t.tv_sec) * 1e6 + double(t.tv_nsec) * 1e-3;
-}
-
-static void check(int32_t status) {
-  if (status == CONCORD_OK)
-    return;
-  std::fprintf(stderr, "comm-bench: %s: %s\n", concord_status_name(status),
-               concord_last_error());
-  std::_Exit(1);
-}
-
-Bench::Bench(const Options &options) : options(options) {
-  check(concord_context_create(nullptr, &context));
-  check(concord_context_rank(context, &me, &ranks));
-  check(concord_comm_world(context, &world));
-  capacity = std::max<uint64_t>(options.to + 4096 * uint64_t(ranks),
-                                options.rotate ? kRotation : 4096);
-  for (char **buffer : {&input, &output}) {
-    if (options.foreign) {
-      void *memory = nullptr;
-      if (::posix_memalign(&memory, 4096, capacity) != 0) {
-        std::fprintf(stderr, "comm-bench: no memory\n");
-        std::_Exit(1);
-      }
-      *buffer = static_cast<char *>(memory);
-    } else {
-      void *memory = nullptr;
-      check(concord_heap_alloc(context, capacity, 4096, &memory));
-      *buffer = static_cast<char *>(memory);
-    }
-    std::memset(*buffer, 0, capacity);
-  }
-}
-
-Bench::~Bench() { check(concord_context_finalize(context)); }
-
-void Bench::call(const char *in, char *out, uint64_t count, int32_t dtype,
-                 int32_t reduction) {
-  switch (options.kind) {
-  case CONCORD_KIND_ALL_REDUCE:
-    return check(
-        concord_all_reduce(world, in, out, count, dtype, reduction, nullptr));
-  case CONCORD_KIND_ALL_GATHER:
-    return check(concord_all_gather(world, in, out, count, dtype, nullptr));
-  case CONCORD_KIND_REDUCE_SCATTER:
-    return check(concord_reduce_scatter(world, in, out, count, dtype, reduction,
-                                        nullptr));
-  case CONCORD_KIND_ALL_TO_ALL:
-    return check(concord_all_to_all(world, in, out, count, dtype, nullptr));
-  case CONCORD_KIND_BROADCAST:
-    return check(
-        concord_broadcast(world, in, out, count, dtype, options.root, nullptr));
-  case CONCORD_KIND_REDUCE:
-    return check(concord_reduce(world, in, out, count, dtype, reduction,
-                                options.root, nullptr));
-  case CONCORD_KIND_GATHER:
-    return check(
-        concord_gather(world, in, out, count, dtype, options.root, nullptr));
-  case CONCORD_KIND_SCATTER:
-    return check(
-        concord_scatter(world, in, out, count, dtype, options.root, nullptr));
-  case CONCORD_KIND_PERMUTE: {
-    int32_t pairs[128];
-    for (int r = 0; r < ranks; ++r) {
-      pairs[2 * r] = r;
-      pairs[2 * r + 1] = (r + 1) % ranks;
-    }
-    return check(concord_permute(world, in, out, count, dtype, pairs,
-                                 uint32_t(ranks), nullptr));
-  }
-  default:
-    return check(concord_barrier(world, nullptr));
-  }
-}
-
-double Bench::combine(double mine, int how) {
-  static const int32_t kHow[] = {0, CONCORD_REDUCTION_AVG,
-                                 CONCORD_REDUCTION_MIN, CONCORD_REDUCTION_MAX};
-  double value = mine;
-  if (how == 0)
-    check(concord_broadcast(world, &mine, &value, 1, CONCORD_DTYPE_F64, 0,
-                            nullptr));
-  else
-    check(concord_all_reduce(world, &mine, &value, 1, CONCORD_DTYPE_F64,
-                             kHow[how], nullptr));
-  return value;
-}
-
-/// Input element i of rank r: a small integer, never zero.
-static int valueOf(int rank, uint64_t i) { return 1 + int((rank + i) % 3); }
-
-template <typename Each> static void withType(int32_t dtype, Each each) {
-  switch (dtype) {
-  case CONCORD_DTYPE_F32:
-    return each(float());
-  case CONCORD_DTYPE_F64:
-    return each(double());
-  case CONCORD_DTYPE_F16:
-    return each(_Float16());
-  case CONCORD_DTYPE_I8:
-    return each(int8_t());
-  case CONCORD_DTYPE_U8:
-    return each(uint8_t());
-  case CONCORD_DTYPE_I32:
-    return each(int32_t());
-  case CONCORD_DTYPE_U32:
-    return each(uint32_t());
-  case CONCORD_DTYPE_I64:
-    return each(int64_t());
-  case CONCORD_DTYPE_U64:
-    return each(uint64_t());
-  }
-}
-
-/// bfloat16 by its bits: the values are small integers, exact in 8 bits.
-static uint16_t toBf16(double value) {
-  float f = float(value);
-  uint32_t bits;
-  std::memcpy(&bits, &f, 4);
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static void fill(char *at, uint64_t elements, int32_t dtype, int rank) {
-  if (dtype == CONCORD_DTYPE_BF16) {
-    for (uint64_t i = 0; i < elements; ++i)
-      reinterpret_cast<uint16_t *>(at)[i] = toBf16(valueOf(rank, i));
-    return;
-  }
-  withType(dtype, [&](auto zero) {
-    auto *values = reinterpret_cast<decltype(zero) *>(at);
-    for (uint64_t i = 0; i < elements; ++i)
-      values[i] = decltype(zero)(valueOf(rank, i));
-  });
-}
-
-int64_t Bench::countWrong(const char *out, uint64_t count, int32_t dtype,
-                          int32_t reduction) {
-  int kind = options.kind;
-  bool rooted = kind == CONCORD_KIND_REDUCE || kind == CONCORD_KIND_GATHER;
-  if (rooted && me != options.root)
+double concord::bench::percentile(std::vector<double> values, double part) {
+  if (values.empty())
     return 0;
-  uint64_t elements = count;
-  if (kind == CONCORD_KIND_ALL_GATHER || kind == CONCORD_KIND_ALL_TO_ALL ||
-      kind == CONCORD_KIND_GATHER)
-    elements *= uint64_t(ranks);
-  auto expected = [&](uint64_t i) -> double {
-    uint64_t chunk = count ? i / count : 0, within = count ? i % count : 0;
-    switch (kind) {
-    case CONCORD_KIND_ALL_GATHER:
-    case CONCORD_KIND_GATHER:
-      return valueOf(int(chunk), within);
-    case CONCORD_KIND_ALL_TO_ALL:
-      return valueOf(int(chunk), uint64_t(me) * count + within);
-    case CONCORD_KIND_BROADCAST:
-      return valueOf(options.root, i);
-    case CONCORD_KIND_SCATTER:
-      return valueOf(options.root, uint64_t(me) * count + i);
-    case CONCORD_KIND_PERMUTE:
-      return valueOf((me + ranks - 1) % ranks, i);
-    default:
-      break;
-    }
-    if (kind == CONCORD_KIND_REDUCE_SCATTER)
-      i += uint64_t(me) * count;
-    double result = valueOf(0, i);
-    for (int r = 1; r < ranks; ++r) {
-      double next = valueOf(r, i);
-      switch (reduction) {
-      case CONCORD_REDUCTION_PROD:
-        result *= next;
-        break;
-      case CONCORD_REDUCTION_MIN:
-        result = std::min(result, next);
-        break;
-      case CONCORD_REDUCTION_MAX:
-        result = std::max(result, next);
-        break;
-      case CONCORD_REDUCTION_AND:
-        result = double(int64_t(result) & int64_t(next));
-        break;
-      case CONCORD_REDUCTION_OR:
-        result = double(int64_t(result) | int64_t(next));
-        break;
-      default:
-        result += next;
-      }
-    }
-    return reduction == CONCORD_REDUCTION_AVG ? result / ranks : result;
-  };
-  int64_t wrong = 0;
-  if (dtype == CONCORD_DTYPE_BF16) {
-    for (uint64_t i = 0; i < elements; ++i)
-      wrong +=
-          reinterpret_cast<const uint16_t *>(out)[i] != toBf16(expected(i));
-    return wrong;
-  }
-  withType(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const auto *values = reinterpret_cast<const T *>(out);
-    for (uint64_t i = 0; i < elements; ++i) {
-      T value;
-      if constexpr (std::is_same_v<T, _Float16>)
-        value = T(float(expected(i)));
-      else if constexpr (std::is_integral_v<T>)
-        value = T(int64_t(expected(i)));
-      else
-        value = T(expected(i));
-      // Averages are rounded once here and twice where f32 is in between.
-      double difference = double(values[i]) - double(value);
-      wrong += difference > 1e-6 * double(value) ||
-               difference < -1e-6 * double(value);
-    }
-  });
-  return wrong;
+  std::sort(values.begin(), values.end());
+  return values[size_t(double(values.size() - 1) * part)];
 }
 
-Timing Bench::time(uint64_t count, int32_t dtype, int32_t reduction,
-                   bool inPlace, uint64_t inBytes, uint64_t outBytes) {
-  Timing timing;
-  uint64_t whole = std::max(inBytes, outBytes);
-  uint64_t pitch = std::max<uint64_t>((whole + 4095) / 4096 * 4096, 4096);
-  uint64_t slots = options.rotate ? std::max<uint64_t>(capacity / pitch, 1) : 1;
-  // A few hundred are enough to leave the cache only for large operations; for
-  // small ones the rotation would measure address translation instead.
-  if (whole < 65536)
-    slots = std::min<uint64_t>(slots, 16);
-  uint64_t size = dtypeSize(DType(dtype));
-  uint64_t shift = 0; // of the input within the output, in place
-  if (options.kind == CONCORD_KIND_ALL_GATHER ||
-      options.kind == CONCORD_KIND_GATHER)
-    shift = uint64_t(me) * count * size;
-  uint64_t outShift = options.kind == CONCORD_KIND_REDUCE_SCATTER ||
-                              options.kind == CONCORD_KIND_SCATTER
-                          ? uint64_t(me) * count * size
-                          : 0;
-  auto in = [&](uint64_t i) {
-    return (inPlace ? output + shift : input) + i % slots * pitch;
-  };
-  auto out = [&](uint64_t i) {
-    return output + i % slots * pitch + (inPlace ? outShift : 0);
-  };
-  for (uint64_t i = 0; i < slots; ++i)
-    fill(in(i), inBytes / size, dtype, me);
-  if (options.check) {
-    call(in(0), out(0), count, dtype, reduction);
-    double wrong =
-        combine(double(countWrong(out(0), count, dtype, reduction)), 3);
-    timing.wrong = int64_t(wrong);
-    fill(in(0), inBytes / size, dtype, me);
-  }
-  int iterations = options.iterations;
-  if (!iterations)
-    iterations = int(std::clamp<uint64_t>((uint64_t(256) << 20) / (whole + 1),
-                                          20, 20000)) /
-                 (ranks > 2 ? 4 : 1);
-  for (int i = 0; i < options.warmup + int(std::min<uint64_t>(slots, 64)); ++i)
-    call(in(uint64_t(i)), out(uint64_t(i)), count, dtype, reduction);
-  check(concord_barrier(world, nullptr));
-  double began = now();
-  for (int i = 0; i < iterations; ++i)
-    call(in(uint64_t(i)), out(uint64_t(i)), count, dtype, reduction);
-  double mean = (now() - began) / iterations;
-  timing.micros = combine(mean, options.aggregate);
-  // Single operations, for the percentiles only: the clock costs time, too.
-  std::vector<double> single(size_t(std::min(iterations, 2000)));
-  for (size_t i = 0; i < single.size(); ++i) {
-    double start = now();
-    call(in(i), out(i), count, dtype, reduction);
-    single[i] = now() - start;
-  }
-  std::sort(single.begin(), single.end());
-  timing.p50 = combine(single[single.size() / 2], 3);
-  timing.p99 = combine(single[size_t(double(single.size() - 1) * 0.99)], 3);
-  return timing;
+double concord::bench::median(std::vector<double> values) {
+  if (values.empty())
+    return 0;
+  std::sort(values.begin(), values.end());
+  size_t n = values.size();
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-static void streamCopy(char *to, const char *from, uint64_t bytes) {
-  for (uint64_t i = 0; i + 16 <= bytes; i += 16)
-    _mm_stream_si128(
-        reinterpret_cast<__m128i *>(to + i),
-        _mm_loadu_si128(reinterpret_cast<const __m128i *>(from + i)));
-  _mm_sfence();
-}
-#else
-static void streamCopy(char *to, const char *from, uint64_t bytes) {
-  std::memcpy(to, from, bytes);
-}
-#endif
-
-/// Bytes loaded and stored per microsecond and rank, all ranks at once: the
-/// best of copy, non-temporal copy and triad over `footprint` bytes.
-double Bench::memoryBandwidth(uint64_t footprint) {
-  uint64_t bytes = std::clamp<uint64_t>(footprint / 2, 4096, capacity);
-  bytes = bytes / 64 * 64;
-  uint64_t slots = options.rotate && footprint >= 65536 ? capacity / bytes : 1;
-  int rounds = int(std::clamp<uint64_t>((uint64_t(96) << 20) / bytes, 3, 4000));
-  double best = 0;
-  for (int method = 0; method < 3; ++method) {
-    check(concord_barrier(world, nullptr));
-    double began = now();
-    for (int i = 0; i < rounds; ++i) {
-      uint64_t at = uint64_t(i) % slots * bytes;
-      if (method == 0) {
-        std::memcpy(output + at, input + at, bytes);
-      } else if (method == 1) {
-        streamCopy(output + at, input + at, bytes);
-      } else {
-        auto *to = reinterpret_cast<float *>(output + at);
-        const auto *from = reinterpret_cast<const float *>(input + at);
-        for (uint64_t j = 0; j < bytes / 4; ++j)
-          to[j] = from[j] + 3 * to[j];
-      }
-      asm volatile("" ::: "memory");
-    }
-    double elapsed = combine(now() - began, 3);
-    double moved = double(bytes) * (method == 2 ? 3 : 2) * rounds;
-    best = std::max(best, moved / elapsed);
+/// -a: one figure of those of the ranks.
+static double combine(const Answer &answer, int how) {
+  double sum = 0, least = INFINITY, greatest = 0;
+  for (const auto &numbers : answer.numbers) {
+    sum += numbers.at(0);
+    least = std::min(least, numbers[0]);
+    greatest = std::max(greatest, numbers[0]);
   }
-  return best;
+  switch (how) {
+  case 0:
+    return answer.numbers[0][0];
+  case 1:
+    return sum / double(answer.numbers.size());
+  case 2:
+    return least;
+  default:
+    return greatest;
+  }
 }
 
-Row Bench::measure(uint64_t bytes, int32_t dtype, int32_t reduction) {
+double Meter::turn(size_t team, Command command) {
+  command.verb = kBatch;
+  return combine(driver.command(team, command), options.aggregate);
+}
+
+/// Bytes that each rank has to load and store at least (docs/comm-bench.md).
+double Meter::leastBytes(const Row &row) const {
+  double s = double(row.bytes), p = options.groupSize;
+  switch (options.kind) {
+  case kAllReduce:
+  case kAllToAll:
+    return 2 * s;
+  case kReduceScatter:
+  case kAllGather:
+  case kBroadcast:
+    // Read once and stored p times, or the reverse, shared by p ranks.
+    return s * (1 + 1 / p);
+  case kReduce:
+    return s * (1 + 1 / p);
+  case kGather:
+  case kScatter:
+    return 2 * s / p;
+  case kPermute:
+    return 2 * s;
+  default:
+    return 0;
+  }
+}
+
+/// Flags that have to pass one after the other.
+double Meter::leastFlags(const Row &row) const {
+  if (options.groupSize < 2)
+    return 0;
+  switch (options.kind) {
+  case kAllReduce:
+  case kReduceScatter:
+  case kAllGather:
+  case kAllToAll:
+  case kBarrier:
+    // Nobody can end before all have begun.
+    return 1;
+  default:
+    // One way only: successive operations overlap.
+    return 0;
+  }
+}
+
+Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   Row row;
-  uint64_t size = dtypeSize(DType(dtype)), p = uint64_t(ranks);
+  uint64_t size = std::max<uint64_t>(typeSize(dtype), 1);
+  uint64_t p = uint64_t(options.groupSize);
   row.dtype = dtype;
   row.reduction = reduction;
   int kind = options.kind;
-  bool divided = kind == CONCORD_KIND_ALL_GATHER ||
-                 kind == CONCORD_KIND_REDUCE_SCATTER ||
-                 kind == CONCORD_KIND_ALL_TO_ALL ||
-                 kind == CONCORD_KIND_GATHER || kind == CONCORD_KIND_SCATTER;
+  bool divided = wideInput(kind) || wideOutput(kind);
   row.count = bytes / size / (divided ? p : 1);
   row.bytes = row.count * size * (divided ? p : 1);
   uint64_t chunk = row.count * size;
-  bool wideIn = kind == CONCORD_KIND_REDUCE_SCATTER ||
-                kind == CONCORD_KIND_ALL_TO_ALL || kind == CONCORD_KIND_SCATTER;
-  bool wideOut = kind == CONCORD_KIND_ALL_GATHER ||
-                 kind == CONCORD_KIND_ALL_TO_ALL || kind == CONCORD_KIND_GATHER;
-  uint64_t inBytes = wideIn ? chunk * p : chunk;
-  uint64_t outBytes = wideOut ? chunk * p : chunk;
-  row.outOfPlace = time(row.count, dtype, reduction, false, inBytes, outBytes);
-  row.inPlace = time(row.count, dtype, reduction, true, inBytes, outBytes);
-  double s = double(row.bytes), n = double(p);
-  double micros = row.outOfPlace.micros;
-  row.algorithmBandwidth = s / micros * 1e-3;
-  double factor = 1;
-  if (kind == CONCORD_KIND_ALL_REDUCE)
-    factor = 2 * (n - 1) / n;
-  else if (divided)
-    factor = (n - 1) / n;
-  row.busBandwidth = row.algorithmBandwidth * factor;
-  // Bytes that a rank has to load and store at least.
-  double moved = 2 * s;
-  if (kind == CONCORD_KIND_REDUCE_SCATTER || kind == CONCORD_KIND_ALL_GATHER)
-    moved = s * (1 + 1 / n);
-  if (row.bytes >= 4096)
-    row.efficiency = moved / memoryBandwidth(uint64_t(moved)) / micros;
+
+  Command command;
+  command.call.kind = kind;
+  command.call.type = kind == kBarrier ? 0 : dtype;
+  command.call.reduction = reduction;
+  command.call.root = options.root;
+  command.call.count = row.count;
+  command.inBytes = wideInput(kind) ? chunk * p : chunk;
+  command.outBytes = wideOutput(kind) ? chunk * p : chunk;
+  command.warmup = uint64_t(options.warmup);
+  Command inPlace = command;
+  inPlace.inPlace = 1;
+
+  // First right, then fast. And how long it takes, for the length of a turn.
+  size_t numTeams = driver.all().size();
+  std::vector<uint64_t> iterations(numTeams, 0);
+  std::vector<int64_t> wrong(numTeams, 0);
+  for (size_t team = 0; team < numTeams; ++team) {
+    Command probe = command;
+    probe.verb = options.check ? kCheck : kBatch;
+    probe.iterations = 1;
+    Answer answer = driver.command(team, probe);
+    if (!answer.supported)
+      continue;
+    wrong[team] = answer.wrong;
+    if (team == 0 && options.check) {
+      probe.inPlace = 1;
+      row.inPlace.wrong = driver.command(team, probe).wrong;
+      probe.inPlace = 0;
+    }
+    if (options.iterations) {
+      iterations[team] = uint64_t(options.iterations);
+      continue;
+    }
+    double took = turn(team, probe);
+    for (int i = 0; i < 2; ++i) {
+      probe.iterations =
+          uint64_t(std::clamp(kTurn / 4 / std::max(took, 0.01), 1.0, 5000.0));
+      took = turn(team, probe);
+    }
+    iterations[team] =
+        uint64_t(std::clamp(kTurn / std::max(took, 0.01), 2.0, 20000.0));
+  }
+
+  std::vector<std::vector<double>> times(numTeams), singles(numTeams);
+  std::vector<double> inPlaceTimes, flags;
+  std::vector<double> bandwidths[kNumMethods];
+  std::vector<std::vector<double>> skews(size_t(options.ranks));
+  for (int round = 0; round < options.rounds; ++round) {
+    for (size_t team = 0; team < numTeams; ++team) {
+      if (!iterations[team])
+        continue;
+      Command batch = command;
+      batch.verb = kBatch;
+      batch.iterations = iterations[team];
+      batch.arguments[0] =
+          options.check && (round == 0 || round + 1 == options.rounds);
+      Answer answer = driver.command(team, batch);
+      wrong[team] += answer.wrong;
+      times[team].push_back(combine(answer, options.aggregate));
+      // Single operations, for the percentiles: the clock costs time, too.
+      batch.verb = kSingles;
+      batch.iterations = std::min<uint64_t>(iterations[team], 400);
+      answer = driver.command(team, batch);
+      for (uint64_t i = 0; i < batch.iterations; ++i) {
+        double longest = 0, first = INFINITY;
+        for (auto &numbers : answer.numbers) {
+          longest = std::max(longest, numbers.at(2 * i + 1));
+          first = std::min(first, numbers[2 * i]);
+        }
+        singles[team].push_back(longest);
+        if (team == 0)
+          for (size_t r = 0; r < skews.size(); ++r)
+            skews[r].push_back(answer.numbers[r][2 * i] - first);
+      }
+      if (team != 0)
+        continue;
+      inPlace.iterations = iterations[team];
+      inPlaceTimes.push_back(turn(team, inPlace));
+      Row bound = row;
+      uint64_t half = uint64_t(leastBytes(row) / 2);
+      answer = driver.special(
+          kBandwidth, command.call,
+          {std::max<uint64_t>(half, 64), uint64_t(kBandwidthTurn)});
+      for (int method = 0; method < kNumMethods; ++method) {
+        double longest = 0, moved = 0;
+        for (auto &numbers : answer.numbers) {
+          longest = std::max(longest, numbers.at(size_t(2 * method)));
+          moved += numbers[size_t(2 * method + 1)];
+        }
+        // Of the host, in equal parts.
+        bandwidths[method].push_back(moved / double(options.ranks) / longest *
+                                     1e-3);
+      }
+      if (options.ranks > 1)
+        flags.push_back(
+            driver.special(kFlag, command.call, {}).numbers[0].at(0));
+    }
+  }
+
+  auto finish = [&](Timing &timing, std::vector<double> &all) {
+    timing.time = median(all);
+    double s = double(row.bytes), n = double(p);
+    timing.algorithmBandwidth = s / timing.time * 1e-3;
+    double factor = 1;
+    if (kind == kAllReduce)
+      factor = 2 * (n - 1) / n;
+    else if (divided)
+      factor = (n - 1) / n;
+    timing.busBandwidth = timing.algorithmBandwidth * factor;
+  };
+  finish(row.outOfPlace, times[0]);
+  finish(row.inPlace, inPlaceTimes);
+  row.outOfPlace.wrong = wrong[0];
+  row.outOfPlace.p50 = percentile(singles[0], 0.5);
+  row.outOfPlace.p99 = percentile(singles[0], 0.99);
+  for (auto &skew : skews) {
+    row.outOfPlace.skewMedian.push_back(percentile(skew, 0.5));
+    row.outOfPlace.skewP99.push_back(percentile(skew, 0.99));
+  }
+  double best = 0;
+  for (int method = 0; method < kNumMethods; ++method) {
+    row.bandwidth[method] = median(bandwidths[method]);
+    best = std::max(best, row.bandwidth[method]);
+  }
+  row.flag = median(flags);
+  row.bound = leastFlags(row) * row.flag;
+  if (kind != kBarrier)
+    row.bound += leastBytes(row) / best * 1e-3;
+  row.efficiency = row.bound / row.outOfPlace.time;
+  for (size_t team = 1; team < numTeams; ++team) {
+    PeerTiming peer;
+    peer.name = driver.all()[team].name;
+    peer.supported = iterations[team] != 0;
+    if (peer.supported) {
+      finish(peer, times[team]);
+      peer.wrong = wrong[team];
+      peer.p50 = percentile(singles[team], 0.5);
+      peer.p99 = percentile(singles[team], 0.99);
+      peer.ratio = peer.time / row.outOfPlace.time;
+    }
+    row.peers.push_back(peer);
+  }
   return row;
+}
+
+Row Meter::measure(uint64_t bytes, int32_t dtype, int32_t reduction) {
+  Row row = once(bytes, dtype, reduction);
+  // Noise may have hit the memory's turns alone; a real error comes again.
+  for (int i = 0; i < 2 && row.efficiency > 1.05; ++i)
+    row = once(bytes, dtype, reduction);
+  return row;
+}
+
+FloodResult Meter::flood() {
+  Call call;
+  call.kind = options.kind;
+  call.type = options.dtypes[0];
+  call.reduction = options.reductions[0];
+  call.root = options.root;
+  bool divided = wideInput(call.kind) || wideOutput(call.kind);
+  call.count = options.from / typeSize(call.type) /
+               (divided ? uint64_t(options.ranks) : 1);
+  uint64_t low = uint64_t(64) << 20;
+  auto slowest = [&](bool flooded, uint64_t samples) {
+    Answer answer = driver.special(kFlood, call, {low, samples, flooded});
+    std::vector<double> result;
+    for (uint64_t i = 0; i < samples; ++i) {
+      double longest = 0;
+      for (auto &numbers : answer.numbers)
+        longest = std::max(longest, numbers.at(i));
+      result.push_back(longest);
+    }
+    return result;
+  };
+  std::vector<double> idle, flooded;
+  slowest(true, 16); // makes communicators, touches memory
+  for (int round = 0; round < options.rounds; ++round) {
+    for (double value : slowest(false, 400))
+      idle.push_back(value);
+    for (double value : slowest(true, 400))
+      flooded.push_back(value);
+  }
+  // One low-priority chunk: 32 KiB of each member's share.
+  Command big;
+  big.verb = kBatch;
+  big.call = call;
+  big.call.count =
+      low / typeSize(call.type) / (divided ? uint64_t(options.ranks) : 1);
+  big.inBytes = big.outBytes = low;
+  big.warmup = 1;
+  big.iterations = 2;
+  std::vector<double> times;
+  for (int round = 0; round < options.rounds; ++round)
+    times.push_back(turn(0, big));
+  FloodResult result;
+  result.idle50 = percentile(idle, 0.5);
+  result.idle99 = percentile(idle, 0.99);
+  result.flooded50 = percentile(flooded, 0.5);
+  result.flooded99 = percentile(flooded, 0.99);
+  result.lowTime = median(times);
+  double share = double(low) / double(options.ranks);
+  result.chunk = result.lowTime * double(32 << 10) / share;
+  return result;
+}
+
+void Meter::pairs(uint64_t bytes, std::vector<std::vector<double>> &latency,
+                  std::vector<std::vector<double>> &time) {
+  size_t n = size_t(options.ranks);
+  latency.assign(n, std::vector<double>(n, 0));
+  time = latency;
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = i + 1; j < n; ++j) {
+      std::vector<double> latencies, times;
+      for (int round = 0; round < options.rounds; ++round) {
+        Answer answer = driver.special(kPair, Call(), {i, j, bytes, 20});
+        latencies.push_back(answer.numbers[i].at(0));
+        times.push_back(answer.numbers[i].at(1));
+      }
+      latency[i][j] = latency[j][i] = median(latencies);
+      time[i][j] = time[j][i] = median(times);
+    }
 }

@@ -1,61 +1,77 @@
-//===- Measure.h - Timing one row -------------------------------*- C++ -*-===//
+//===- Measure.h - Rows of the table ----------------------------*- C++ -*-===//
 //
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// What every rank does for one size: fill, warm up, time, check; and the
-// bandwidth of memory at the same footprint.
+// One row: every team's turns, their medians, and the bound.
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef CONCORD_TOOLS_COMM_BENCH_MEASURE_H
 #define CONCORD_TOOLS_COMM_BENCH_MEASURE_H
 
-#include "Options.h"
+#include "Concord.h"
+#include "Driver.h"
+
+#include <map>
 
 namespace concord::bench {
 
 struct Timing {
-  double micros = 0;       ///< mean per operation, combined over ranks
-  double p50 = 0, p99 = 0; ///< of single operations, slowest rank each
-  int64_t wrong = -1;      ///< elements, -1 not checked
+  bool supported = true;
+  double time = 0;         ///< us per operation, median over turns
+  double p50 = 0, p99 = 0; ///< of single operations, the slowest rank's
+  int64_t wrong = 0;
+  double algorithmBandwidth = 0, busBandwidth = 0; ///< GB/s
+  std::vector<double> skewMedian, skewP99; ///< per rank, us after the first
+};
+
+struct PeerTiming : Timing {
+  std::string name;
+  double ratio = 0; ///< its time / Concord's
 };
 
 struct Row {
-  uint64_t bytes = 0; ///< of the whole array
-  uint64_t count = 0; ///< elements per rank, as the call takes it
+  uint64_t count = 0, bytes = 0; ///< bytes of the whole array
   int32_t dtype = 0, reduction = 0;
   Timing outOfPlace, inPlace;
-  double algorithmBandwidth = 0, busBandwidth = 0; ///< GB/s, out of place
   double efficiency = 0;
+  double bound = 0;                   ///< us
+  double bandwidth[kNumMethods] = {}; ///< GB/s per rank, all at once
+  double flag = 0;                    ///< us
+  std::vector<PeerTiming> peers;
 };
 
-class Bench {
+/// High priority, alone and under a low-priority operation.
+struct FloodResult {
+  double idle50, idle99, flooded50, flooded99, lowTime, chunk;
+};
+
+class Meter {
 public:
-  Bench(const Options &options);
-  ~Bench();
+  Meter(const Options &options, Driver &driver)
+      : options(options), driver(driver) {}
+
   Row measure(uint64_t bytes, int32_t dtype, int32_t reduction);
-  int rank() const { return me; }
+  FloodResult flood();
+  /// latency[i][j], time[i][j] of `bytes`, us.
+  void pairs(uint64_t bytes, std::vector<std::vector<double>> &latency,
+             std::vector<std::vector<double>> &time);
 
 private:
-  void call(const char *in, char *out, uint64_t count, int32_t dtype,
-            int32_t reduction);
-  Timing time(uint64_t count, int32_t dtype, int32_t reduction, bool inPlace,
-              uint64_t inBytes, uint64_t outBytes);
-  int64_t countWrong(const char *out, uint64_t count, int32_t dtype,
-                     int32_t reduction);
-  double memoryBandwidth(uint64_t footprint);
-  double combine(double mine, int how);
+  double turn(size_t team, Command command);
+  Row once(uint64_t bytes, int32_t dtype, int32_t reduction);
+  double leastBytes(const Row &row) const;
+  double leastFlags(const Row &row) const;
 
   const Options &options;
-  concord_context *context = nullptr;
-  concord_comm *world = nullptr;
-  int32_t me = 0, ranks = 1;
-  char *input = nullptr, *output = nullptr;
-  uint64_t capacity = 0;
+  Driver &driver;
 };
+
+double median(std::vector<double> values);
+double percentile(std::vector<double> values, double part);
 
 } // namespace concord::bench
 

@@ -10,23 +10,33 @@
 //===----------------------------------------------------------------------===//
 
 #include "Options.h"
+#include "Peers.h"
+
+#include "../../bench/peers/Station.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <getopt.h>
+#include <map>
 
 using namespace concord::bench;
 
 static const char kHelp[] =
-    "usage: comm-bench OP [options]\n"
-    "Times a collective on ranks of this host. OP: all_reduce, all_gather,\n"
-    "reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, permute,\n"
-    "barrier. Flags and columns are those of nccl-tests, except that -n is "
-    "the\n"
-    "number of ranks and --iters the iterations.\n\n"
-    "  -n, --ranks N       ranks (default 2)\n"
-    "  -b, --minbytes S    first size; K, M, G understood (8)\n"
+    "usage: comm-bench OPERATION [options]\n\n"
+    "Starts N ranks on this host and measures one collective operation, with\n"
+    "the flags, columns and bandwidth formulas of nccl-tests. One deviation:\n"
+    "-n is the number of ranks, --iters the iterations. The spellings of\n"
+    "hccl_test are understood, too: all_reduce_test -p RANKS -n ITERATIONS,\n"
+    "-d fp32|fp16|bfp16|...\n\n"
+    "OPERATION is one of all_reduce, all_gather, reduce_scatter, all_to_all,\n"
+    "broadcast, reduce, gather, scatter, permute (to the next rank), barrier;\n"
+    "allreduce, alltoall, ... and the ending _perf or _test are understood.\n\n"
+    "  -n, --ranks N       number of ranks (2)\n"
+    "  -p, --npus N        the same; -n is then the number of iterations\n"
+    "  -g N, -t N          of nccl-tests: their product is the number of "
+    "ranks\n"
+    "  -b, --minbytes S    first size, suffix K, M or G (8)\n"
     "  -e, --maxbytes S    last size (64M)\n"
     "  -i, --stepbytes S   add S per row, instead of\n"
     "  -f, --stepfactor F  multiply by F per row (2)\n"
@@ -34,26 +44,54 @@ static const char kHelp[] =
     "  -d, --datatype T    float, half, bfloat16, double, int8, uint8, int32,\n"
     "                      uint32, int64, uint64, all (float)\n"
     "  -r, --root R        root of rooted operations (0)\n"
-    "      --iters N       iterations per row (default: by size)\n"
-    "  -w, --warmup_iters N  not timed (5)\n"
+    "      --iters N       iterations per turn and row (default: by time)\n"
+    "      --rounds N      turns of every team per row (9)\n"
+    "  -w, --warmup_iters N  not timed, at the begin of every turn (2)\n"
+    "  -N, --run_cycles N  go through the sizes N times, 0: without end (1)\n"
+    "  -T, --timeout S     give up on an answer after S seconds (600)\n"
     "  -a, --average A     over ranks: 0 rank 0, 1 average, 2 least, 3 "
     "greatest\n"
     "                      (1)\n"
     "  -c, --check 0|1     check every element of the result (1)\n"
-    "  -R, --local_register 0|1  1: buffers in the symmetric heap; 0: buffers "
+    "  -R, --local_register 0|1|2  Concord's buffers: 0 of malloc, 1 of "
+    "malloc\n"
+    "                      and registered, 2 in the symmetric heap (2)\n"
+    "      --rotate 0|1    1: a different buffer every iteration, of all "
+    "ranks\n"
+    "                      together far larger than the last-level cache;\n"
+    "                      0: always the same (1)\n"
+    "      --peer LIST     measure other libraries in turns with Concord in "
+    "the\n"
+    "                      same run: openmpi, mpich, gloo; compiled when "
+    "first\n"
+    "                      asked for. Their columns: time and its ratio to\n"
+    "                      Concord's (above 1: Concord is faster)\n"
+    "      --split G       \"MOD 2\", \"DIV 2\", \"AND 1\", \"OR 1\": one "
+    "communicator\n"
+    "                      per value of rank G, all at once; sizes and busbw "
+    "are\n"
+    "                      of one group\n"
+    "      --flood         latency of the operation at high priority, alone "
+    "and\n"
+    "                      while one of 64 MiB at low priority runs\n"
+    "      --pairs         latency and bandwidth of messages between all "
+    "pairs\n"
+    "      --skew          how much later than the first each rank arrives\n"
+    "  -J, --json FILE     also write the rows as JSON\n"
+    "      --baseline FILE compare with the rows of a former -J FILE\n"
+    "      --plot FILE.svg also draw time over size\n\n"
+    "A size is that of the whole array, as in nccl-tests. time is in us, the\n"
+    "median over turns; algbw is size / time in GB/s; busbw is algbw times "
+    "the\n"
+    "bytes that each rank has to send by size; eff is the time that the least\n"
+    "number of bytes loaded and stored, and of flags, takes at the bandwidth "
     "of\n"
-    "                      malloc (1)\n"
-    "      --rotate 0|1    1: a different buffer every iteration, together "
-    "twice\n"
-    "                      the last-level cache; 0: always the same (1)\n"
-    "  -J, --json FILE     also write the rows as JSON\n\n"
-    "A size is that of the whole array, as in nccl-tests. time is in us; algbw "
-    "is\n"
-    "size / time in GB/s; busbw is algbw times the bytes that each rank has "
-    "to\n"
-    "send by size; eff is the time that the least number of bytes loaded and\n"
-    "stored takes at the bandwidth of memory, measured in the same run on all\n"
-    "ranks at once with the same footprint, divided by the time.\n";
+    "memory and the latency of a flag, measured in the same turns on all ranks "
+    "at\n"
+    "once with the same footprint, divided by the time. Above 1.05 it is a\n"
+    "measurement error and the run fails.\n\n"
+    "Exit codes: 0, 1 wrong elements, a failed rank or a measurement error, 2\n"
+    "bad usage or a peer that is not installed.\n";
 
 const char *concord::bench::kindText(int32_t kind) {
   switch (kind) {
@@ -87,6 +125,30 @@ static const struct {
               {"int8", CONCORD_DTYPE_I8},       {"uint8", CONCORD_DTYPE_U8},
               {"int32", CONCORD_DTYPE_I32},     {"uint32", CONCORD_DTYPE_U32},
               {"int64", CONCORD_DTYPE_I64},     {"uint64", CONCORD_DTYPE_U64}};
+
+/// What hccl_test calls them.
+static const struct {
+  const char *name, *meaning;
+} kOtherTypes[] = {{"fp32", "float"},     {"fp16", "half"},
+                   {"bfp16", "bfloat16"}, {"fp64", "double"},
+                   {"float32", "float"},  {"float16", "half"},
+                   {"bf16", "bfloat16"},  {"float64", "double"}};
+
+/// "alltoall_perf" -> "all_to_all"
+static std::string operationName(std::string name) {
+  for (const char *ending : {"_perf", "_test"})
+    if (name.size() > 5 && name.compare(name.size() - 5, 5, ending) == 0)
+      name.resize(name.size() - 5);
+  static const char *const kSame[][2] = {{"allreduce", "all_reduce"},
+                                         {"allgather", "all_gather"},
+                                         {"reducescatter", "reduce_scatter"},
+                                         {"alltoall", "all_to_all"},
+                                         {"sendrecv", "permute"}};
+  for (const auto &[other, own] : kSame)
+    if (name == other)
+      return own;
+  return name;
+}
 
 std::string concord::bench::dtypeText(int32_t dtype) {
   for (const auto &type : kTypes)
@@ -136,22 +198,71 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"check", 1, nullptr, 'c'},
                                  {"local_register", 1, nullptr, 'R'},
                                  {"rotate", 1, nullptr, 2},
+                                 {"npus", 1, nullptr, 'p'},
+                                 {"ngpus", 1, nullptr, 'g'},
+                                 {"nthreads", 1, nullptr, 't'},
+                                 {"blocking", 1, nullptr, 'z'},
+                                 {"agg_iters", 1, nullptr, 'm'},
+                                 {"cudagraph", 1, nullptr, 'G'},
+                                 {"report_cputime", 1, nullptr, 'C'},
+                                 {"run_cycles", 1, nullptr, 'N'},
+                                 {"timeout", 1, nullptr, 'T'},
+                                 {"rounds", 1, nullptr, 3},
+                                 {"peer", 1, nullptr, 4},
+                                 {"split", 1, nullptr, 5},
+                                 {"flood", 0, nullptr, 6},
+                                 {"pairs", 0, nullptr, 7},
+                                 {"skew", 0, nullptr, 8},
+                                 {"baseline", 1, nullptr, 9},
+                                 {"plot", 1, nullptr, 10},
                                  {"json", 1, nullptr, 'J'},
                                  {"help", 0, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
+  int number = 0, npus = 0, perThread = 1;
   code = 2;
   auto bad = [&](const char *what, const char *value) {
     std::fprintf(stderr, "comm-bench: %s '%s'; see --help\n", what, value);
     return false;
   };
-  for (int c; (c = getopt_long(argc, argv, "n:b:e:i:f:o:d:r:w:a:c:R:J:h", kLong,
-                               nullptr)) != -1;) {
+  for (int c; (c = getopt_long(argc, argv,
+                               "n:p:g:t:b:e:i:f:o:d:r:w:a:c:R:J:z:m:G:C:N:T:h",
+                               kLong, nullptr)) != -1;) {
     std::string value = optarg ? optarg : "";
     bool good = true;
     switch (c) {
+    case 'g':
+    case 't': // nccl-tests: devices per thread, and threads
+      perThread *= std::atoi(value.c_str());
+      good = perThread >= 1 && perThread <= 64;
+      break;
+    case 'z':
+      break; // every operation is waited for in any case
+    case 'm':
+      if (value != "1")
+        return bad("operations are not aggregated here: -m", value.c_str());
+      break;
+    case 'G':
+    case 'C':
+      if (value != "0")
+        return bad(c == 'G' ? "there are no graphs of a device here: -G"
+                            : "times are those of the clock: -C",
+                   value.c_str());
+      break;
+    case 'N':
+      options.cycles = std::atoi(value.c_str());
+      good = options.cycles >= 0;
+      break;
+    case 'T':
+      options.timeout = std::atoi(value.c_str());
+      good = options.timeout >= 0;
+      break;
     case 'n':
-      options.ranks = std::atoi(value.c_str());
-      good = options.ranks >= 1 && options.ranks <= 64;
+      number = std::atoi(value.c_str());
+      good = number >= 1;
+      break;
+    case 'p':
+      npus = std::atoi(value.c_str());
+      good = npus >= 1 && npus <= 64;
       break;
     case 'b':
       good = parseSize(value.c_str(), options.from);
@@ -175,6 +286,9 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       good = !options.reductions.empty();
       break;
     case 'd':
+      for (const auto &[other, meaning] : kOtherTypes)
+        if (value == other)
+          value = meaning;
       options.dtypes.clear();
       for (const auto &type : kTypes)
         if (value == type.name || value == "all")
@@ -201,7 +315,46 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       options.check = value != "0";
       break;
     case 'R':
-      options.foreign = value == "0";
+      options.memory = std::atoi(value.c_str());
+      good = value == "0" || value == "1" || value == "2";
+      break;
+    case 3:
+      options.rounds = std::atoi(value.c_str());
+      good = options.rounds >= 1 && options.rounds <= 1000;
+      break;
+    case 4:
+      for (size_t at = 0; at <= value.size();) {
+        size_t end = std::min(value.find(',', at), value.size());
+        std::string name = value.substr(at, end - at);
+        if (!knownPeer(name))
+          return bad(("unknown peer (there are " + peerNames() + "):").c_str(),
+                     name.c_str());
+        if (std::find(options.peers.begin(), options.peers.end(), name) ==
+            options.peers.end())
+          options.peers.push_back(name);
+        at = end + 1;
+      }
+      break;
+    case 5: {
+      int color;
+      options.split = value;
+      good = !value.empty() && splitColor(value, 0, color);
+      break;
+    }
+    case 6:
+      options.flood = true;
+      break;
+    case 7:
+      options.pairs = true;
+      break;
+    case 8:
+      options.skew = true;
+      break;
+    case 9:
+      options.baselineFile = value;
+      break;
+    case 10:
+      options.plotFile = value;
       break;
     case 2:
       options.rotate = value != "0";
@@ -222,14 +375,50 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
   if (optind + 1 != argc)
     return bad("one operation is needed, not",
                optind < argc ? argv[argc - 1] : "none");
+  if (npus) {
+    options.ranks = npus;
+    options.iterations = number;
+  } else if (number) {
+    options.ranks = number;
+  } else if (perThread > 1) {
+    options.ranks = perThread;
+  }
+  if (options.ranks > 64)
+    return bad("a job has 1 to 64 ranks on one host, not",
+               std::to_string(options.ranks).c_str());
+  std::string operation = operationName(argv[optind]);
   for (int kind = CONCORD_KIND_ALL_REDUCE; kind <= CONCORD_KIND_BARRIER; ++kind)
-    if (std::string(argv[optind]) == kindText(kind) &&
-        kind != CONCORD_KIND_SEND && kind != CONCORD_KIND_RECV)
+    if (operation == kindText(kind) && kind != CONCORD_KIND_SEND &&
+        kind != CONCORD_KIND_RECV)
       options.kind = kind;
   if (!options.kind)
     return bad("unknown operation", argv[optind]);
-  if (options.root < 0 || options.root >= options.ranks)
+  if (!options.split.empty()) {
+    // busbw has one formula per row, so groups are of one size.
+    std::map<int, int> sizes;
+    for (int r = 0; r < options.ranks; ++r) {
+      int color = 0;
+      splitColor(options.split, r, color);
+      ++sizes[color];
+    }
+    for (auto [color, size] : sizes)
+      if (size != sizes.begin()->second)
+        return bad("the groups differ in size: --split", options.split.c_str());
+    options.groupSize = sizes.begin()->second;
+    if (std::find(options.peers.begin(), options.peers.end(), "gloo") !=
+        options.peers.end())
+      return bad("--split is not possible with the peer", "gloo");
+  } else {
+    options.groupSize = options.ranks;
+  }
+  if (options.root < 0 || options.root >= options.groupSize)
     return bad("the root is not a rank:", std::to_string(options.root).c_str());
+  if (options.flood) {
+    // Flood measures one size: that of -b, or 1 KiB.
+    if (options.from == 8)
+      options.from = 1024;
+    options.to = options.from;
+  }
   if (options.from > options.to)
     return bad("the first size is above the last in", argv[optind]);
   if (options.kind == CONCORD_KIND_BARRIER)

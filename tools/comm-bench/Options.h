@@ -23,19 +23,24 @@ namespace concord::bench {
 
 struct Options {
   int32_t kind = 0; ///< concord_kind
-  int ranks = 2;
+  int ranks = 2, groupSize = 2;
   uint64_t from = 8, to = uint64_t(64) << 20;
   uint64_t step = 0; ///< added per row, or
   double factor = 2; ///< multiplied
   std::vector<int32_t> dtypes, reductions;
   int root = 0;
   int iterations = 0; ///< 0: by size
-  int warmup = 5;
+  int warmup = 2;
   int aggregate = 1; ///< 0 rank 0, 1 average, 2 least, 3 greatest over ranks
   bool check = true;
-  bool foreign = false; ///< buffers outside the heap
-  bool rotate = true;   ///< buffers that do not stay in the cache
-  std::string jsonFile;
+  int memory = 2;     ///< of Concord's buffers, see Concord.h
+  bool rotate = true; ///< buffers that do not stay in the cache
+  int cycles = 1, timeout = 0;
+  int rounds = 9; ///< turns that every team gets, per row
+  std::vector<std::string> peers;
+  std::string split; ///< "MOD 2": a communicator per group
+  bool flood = false, pairs = false, skew = false;
+  std::string jsonFile, baselineFile, plotFile;
 };
 
 /// Parse; prints and returns false when the program should end with `code`.

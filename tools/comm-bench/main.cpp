@@ -5,131 +5,170 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `comm-bench OP [options]`: starts itself once per rank and prints the table
-// of nccl-tests, with percentiles and the efficiency against memory's
-// bandwidth. Exit code 0, 1 when an element was wrong or a rank failed, 2 for
-// bad usage.
+// `comm-bench OP [options]`: starts Concord's ranks and those of the peers,
+// gives them turns, and prints the table of nccl-tests, with percentiles, the
+// efficiency against the memory's bandwidth, and the peers' ratios. Exit code
+// 0; 1 when an element was wrong, a rank failed or a figure is beyond what the
+// memory can do; 2 for bad usage or a peer that is not installed.
 //
 //===----------------------------------------------------------------------===//
 
-#include "Measure.h"
-#include "concord/launch.h"
+#include "Peers.h"
+#include "Report.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <unistd.h>
+#include <csignal>
 
 using namespace concord::bench;
 
-static std::string jsonRow(const Options &options, const Row &row) {
-  char text[512];
-  std::snprintf(text, sizeof text,
-                "{\"op\":\"%s\",\"bytes\":%llu,\"ranks\":%d,\"dtype\":\"%s\","
-                "\"redop\":\"%s\",\"time_us\":%.4f,\"time_in_place_us\":%.4f,"
-                "\"p50_us\":%.4f,\"p99_us\":%.4f,\"algbw\":%.4f,\"busbw\":%.4f,"
-                "\"eff\":%.4f,\"wrong\":%lld,\"peers\":{}}",
-                kindText(options.kind), (unsigned long long)row.bytes,
-                options.ranks, dtypeText(row.dtype).c_str(),
-                reductionText(row.reduction), row.outOfPlace.micros,
-                row.inPlace.micros, row.outOfPlace.p50, row.outOfPlace.p99,
-                row.algorithmBandwidth, row.busBandwidth, row.efficiency,
-                (long long)row.outOfPlace.wrong);
-  return text;
+static void runFlood(const Options &options, Meter &meter) {
+  FloodResult r = meter.flood();
+  double limit = r.idle99 + 1.5 * r.chunk;
+  bool good = r.flooded99 <= limit;
+  std::printf(
+      "# comm-bench %s --flood: %d ranks; %llu B at high priority, 64 MiB at "
+      "low, one thread issues both\n"
+      "# %24s %10s %10s\n"
+      "  %24s %10.2f %10.2f\n  %24s %10.2f %10.2f\n"
+      "# 64 MiB alone: %.0f us; a chunk of 32 KiB: %.2f us\n"
+      "# p99 under load <= idle p99 + 1.5 chunks = %.2f us: %s\n",
+      kindText(options.kind), options.ranks, (unsigned long long)options.from,
+      "latency (us)", "p50", "p99", "alone", r.idle50, r.idle99,
+      "under low priority", r.flooded50, r.flooded99, r.lowTime, r.chunk, limit,
+      good ? "yes" : "no");
+  if (!options.jsonFile.empty()) {
+    char text[512];
+    std::snprintf(
+        text, sizeof text,
+        "{\"rows\":[{\"op\":\"%s\",\"bytes\":%llu,\"ranks\":%d,\"time_us\":"
+        "%.4f,\"p99_us\":%.4f,\"idle_p50_us\":%.4f,\"idle_p99_us\":%.4f,"
+        "\"low_us\":%.4f,\"chunk_us\":%.4f,\"limit_us\":%.4f,\"ok\":%s,"
+        "\"peers\":{}}]}\n",
+        kindText(options.kind), (unsigned long long)options.from, options.ranks,
+        r.flooded50, r.flooded99, r.idle50, r.idle99, r.lowTime, r.chunk, limit,
+        good ? "true" : "false");
+    writeFile(options.jsonFile, text);
+  }
 }
 
-static int runRank(const Options &options) {
-  Bench bench(options);
-  bool print = bench.rank() == 0;
-  if (print) {
-    std::printf("# comm-bench %s: %d ranks, buffers %s, %s\n#\n",
-                kindText(options.kind), options.ranks,
-                options.foreign ? "of malloc" : "in the symmetric heap",
-                options.rotate ? "rotating" : "reused");
-    std::printf("# %38s %35s %35s %8s\n", "", "out-of-place", "in-place", "");
-    std::printf("# %10s %10s %8s %6s %8s %8s %8s %8s %8s %8s %8s %8s %6s\n",
-                "size", "count", "type", "redop", "time", "algbw", "busbw",
-                "#wrong", "p50", "p99", "time", "#wrong", "eff");
-    std::printf("# %10s %10s %8s %6s %8s %8s %8s %8s %8s %8s %8s %8s\n", "(B)",
-                "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)",
-                "(us)", "(us)", "");
-  }
-  double sum = 0;
-  int rows = 0;
-  bool wrong = false;
-  std::string json;
-  for (int32_t dtype : options.dtypes)
-    for (int32_t reduction : options.reductions)
-      for (uint64_t bytes = options.from; bytes <= options.to;) {
-        Row row = bench.measure(bytes, dtype, reduction);
-        wrong |= row.outOfPlace.wrong > 0 || row.inPlace.wrong > 0;
-        sum += row.busBandwidth;
-        ++rows;
-        if (print) {
-          std::printf("  %10llu %10llu %8s %6s %8.2f %8.2f %8.2f %8lld %8.2f "
-                      "%8.2f %8.2f %8lld %6.2f\n",
-                      (unsigned long long)row.bytes,
-                      (unsigned long long)row.count, dtypeText(dtype).c_str(),
-                      reductionText(reduction), row.outOfPlace.micros,
-                      row.algorithmBandwidth, row.busBandwidth,
-                      (long long)row.outOfPlace.wrong, row.outOfPlace.p50,
-                      row.outOfPlace.p99, row.inPlace.micros,
-                      (long long)row.inPlace.wrong, row.efficiency);
-          std::fflush(stdout);
-          json += (json.empty() ? "" : ",\n") + jsonRow(options, row);
-        }
-        uint64_t next = options.step ? bytes + options.step
-                                     : uint64_t(double(bytes) * options.factor);
-        if (next <= bytes)
-          break;
-        bytes = next;
-      }
-  if (print) {
-    std::printf("# Avg bus bandwidth    : %.3f\n", rows ? sum / rows : 0);
-    if (!options.jsonFile.empty()) {
-      FILE *file = std::fopen(options.jsonFile.c_str(), "w");
-      bool good =
-          file && std::fprintf(file, "{\"rows\":[%s]}\n", json.c_str()) > 0;
-      if (file)
-        good &= std::fclose(file) == 0;
-      if (!good) {
-        std::fprintf(stderr, "comm-bench: %s: %s\n", options.jsonFile.c_str(),
-                     std::strerror(errno));
-        return 1;
+static void runPairs(const Options &options, Meter &meter) {
+  std::vector<std::vector<double>> latency, time;
+  meter.pairs(options.to, latency, time);
+  size_t n = latency.size();
+  std::printf("# comm-bench --pairs: %zu ranks; upper right: latency of 8 B in "
+              "us; lower left: GB/s of %llu B\n#%7s",
+              n, (unsigned long long)options.to, "");
+  for (size_t j = 0; j < n; ++j)
+    std::printf(" %8zu", j);
+  std::printf("\n");
+  std::string rows;
+  for (size_t i = 0; i < n; ++i) {
+    std::printf("%8zu", i);
+    for (size_t j = 0; j < n; ++j) {
+      if (i == j)
+        std::printf(" %8s", "-");
+      else if (i < j)
+        std::printf(" %8.3f", latency[i][j]);
+      else
+        std::printf(" %8.2f", double(options.to) / time[i][j] * 1e-3);
+      if (i < j) {
+        char text[256];
+        std::snprintf(text, sizeof text,
+                      "%s{\"op\":\"pair\",\"ranks\":[%zu,%zu],\"bytes\":%llu,"
+                      "\"latency_us\":%.4f,\"time_us\":%.4f,\"peers\":{}}",
+                      rows.empty() ? "" : ",\n", i, j,
+                      (unsigned long long)options.to, latency[i][j],
+                      time[i][j]);
+        rows += text;
       }
     }
+    std::printf("\n");
   }
-  return wrong ? 1 : 0;
+  if (!options.jsonFile.empty())
+    writeFile(options.jsonFile, "{\"rows\":[\n" + rows + "\n]}\n");
+}
+
+static int runTable(const Options &options, Driver &driver, Meter &meter) {
+  printHead(options, driver);
+  std::vector<Row> rows;
+  int code = 0;
+  for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle)
+    for (int32_t dtype : options.dtypes)
+      for (int32_t reduction : options.reductions)
+        for (uint64_t bytes = options.from; bytes <= options.to;) {
+          Row row = meter.measure(bytes, dtype, reduction);
+          printRow(options, row);
+          if (options.cycles)
+            rows.push_back(row);
+          bool wrong = row.outOfPlace.wrong > 0 || row.inPlace.wrong > 0;
+          for (const PeerTiming &peer : row.peers)
+            if (peer.wrong > 0) {
+              std::fprintf(stderr,
+                           "comm-bench: %llu B: %lld elements of peer %s are "
+                           "wrong\n",
+                           (unsigned long long)row.bytes, (long long)peer.wrong,
+                           peer.name.c_str());
+              wrong = true;
+            }
+          if (row.efficiency > 1.05) {
+            std::fprintf(stderr,
+                         "comm-bench: %llu B: measurement error: efficiency "
+                         "%.2f, the time is below what the memory can do\n",
+                         (unsigned long long)row.bytes, row.efficiency);
+            wrong = true;
+          }
+          if (wrong)
+            code = 1;
+          uint64_t next = options.step
+                              ? bytes + options.step
+                              : uint64_t(double(bytes) * options.factor);
+          if (next <= bytes)
+            break;
+          bytes = next;
+        }
+  printFoot(options, rows);
+  if (!options.jsonFile.empty())
+    writeFile(options.jsonFile, jsonRows(options, rows));
+  if (!options.plotFile.empty())
+    writeFile(options.plotFile, drawSvg(options, driver, rows));
+  if (!options.baselineFile.empty())
+    printBaseline(options, rows);
+  return code;
 }
 
 int main(int argc, char **argv) {
+  if (argc >= 2 && std::strcmp(argv[1], "--rank") == 0)
+    return argc == 2 + Address::kArguments + 2 ? runConcordRank(argv + 2) : 2;
   Options options;
   int code = 0;
-  // getopt may reorder the arguments, which is harmless for the ranks.
   if (!parseOptions(argc, argv, options, code))
     return code;
-  if (std::getenv("CONCORD_JOB_FD"))
-    return runRank(options);
-  char self[4096];
-  ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n <= 0) {
-    std::fprintf(stderr, "comm-bench: cannot find itself\n");
+  // The launcher's thread listens for them.
+  sigset_t stops;
+  sigemptyset(&stops);
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD})
+    sigaddset(&stops, number);
+  ::sigprocmask(SIG_BLOCK, &stops, nullptr);
+  try {
+    for (const std::string &peer : options.peers)
+      peerProgram(peer);
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "comm-bench: %s\n", error.what());
+    return 2;
+  }
+  try {
+    Driver driver(options);
+    driver.start();
+    Meter meter(options, driver);
+    if (options.flood)
+      runFlood(options, meter);
+    else if (options.pairs)
+      runPairs(options, meter);
+    else
+      code = runTable(options, driver, meter);
+    driver.finish();
+    return code;
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "comm-bench: %s\n", error.what());
     return 1;
   }
-  self[n] = 0;
-  std::vector<const char *> arguments(argv, argv + argc);
-  arguments[0] = self;
-  arguments.push_back(nullptr);
-  concord_launch_config config{};
-  config.struct_size = sizeof config;
-  config.world = options.ranks;
-  config.argv_all = arguments.data();
-  config.bind_cores = 1;
-  concord_launch_result result{};
-  result.struct_size = sizeof result;
-  int32_t status = concord_launch_job(&config, &result);
-  if (status != CONCORD_OK)
-    std::fprintf(stderr, "comm-bench: %s\n", result.message);
-  return status == CONCORD_OK ? 0 : 1;
 }

@@ -1,0 +1,427 @@
+//===- Concord.cpp - Concord's own team -----------------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Concord behind the interface that the peers implement, too, and beside the
+// operations: the bandwidth of memory and the latency of a flag, from which the
+// bound of every row is made; high priority under a low-priority stream; all
+// pairs of ranks.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Concord.h"
+#include "concord/concord.h"
+
+#include "../../bench/peers/Station.h"
+
+#include <atomic>
+#include <cmath>
+#include <sys/mman.h>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+using namespace concord::bench;
+
+static_assert(int(kAllReduce) == CONCORD_KIND_ALL_REDUCE &&
+              int(kPermute) == CONCORD_KIND_PERMUTE &&
+              int(kBarrier) == CONCORD_KIND_BARRIER);
+static_assert(int(kF32) == CONCORD_DTYPE_F32 && int(kU64) == CONCORD_DTYPE_U64);
+static_assert(int(kSum) == CONCORD_REDUCTION_SUM &&
+              int(kOr) == CONCORD_REDUCTION_OR);
+
+const char *const concord::bench::kMethodNames[kNumMethods] = {
+    "copy", "non-temporal", "non-temporal, 2 streams", "triad",
+    "non-temporal triad"};
+
+static void check(int32_t status) {
+  if (status == CONCORD_OK)
+    return;
+  std::fprintf(stderr, "comm-bench: %s: %s\n", concord_status_name(status),
+               concord_last_error());
+  std::_Exit(1);
+}
+
+//===----------------------------------------------------------------------===//
+// Bandwidth
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+#if defined(__x86_64__)
+using Line = float __attribute__((vector_size(64)));
+
+/// The loops of one processor class. `bytes` is a multiple of 128.
+template <int kMethod>
+[[gnu::always_inline]] inline void
+moveBytes(char *to, const char *from, const char *other, uint64_t bytes) {
+  auto line = [](const char *at) {
+    return *reinterpret_cast<const Line *>(at);
+  };
+  auto past = [](char *at, Line value) {
+    __builtin_nontemporal_store(value, reinterpret_cast<Line *>(at));
+  };
+  uint64_t half = bytes / 128 * 64;
+  switch (kMethod) {
+  case 1:
+    for (uint64_t i = 0; i < bytes; i += 128) {
+      Line a = line(from + i), b = line(from + i + 64);
+      past(to + i, a);
+      past(to + i + 64, b);
+    }
+    break;
+  case 2:
+    for (uint64_t i = 0; i < half; i += 64) {
+      Line a = line(from + i), b = line(from + half + i);
+      past(to + i, a);
+      past(to + half + i, b);
+    }
+    break;
+  case 3:
+    for (uint64_t i = 0; i < bytes; i += 64)
+      *reinterpret_cast<Line *>(to + i) =
+          line(from + i) + 3.0f * line(other + i);
+    break;
+  default:
+    for (uint64_t i = 0; i < bytes; i += 64)
+      past(to + i, line(from + i) + 3.0f * line(other + i));
+  }
+  _mm_sfence();
+}
+template <int kMethod>
+[[gnu::target("avx512f")]] void moveAvx512(char *to, const char *from,
+                                           const char *other, uint64_t bytes) {
+  moveBytes<kMethod>(to, from, other, bytes);
+}
+template <int kMethod>
+[[gnu::target("avx2")]] void moveAvx2(char *to, const char *from,
+                                      const char *other, uint64_t bytes) {
+  moveBytes<kMethod>(to, from, other, bytes);
+}
+#endif
+template <int kMethod>
+void moveBase(char *to, const char *from, const char *other, uint64_t bytes) {
+#if defined(__x86_64__)
+  moveBytes<kMethod>(to, from, other, bytes);
+#else
+  auto *target = reinterpret_cast<float *>(to);
+  auto *a = reinterpret_cast<const float *>(from);
+  auto *b = reinterpret_cast<const float *>(other);
+  if (kMethod < 3)
+    std::memcpy(to, from, bytes);
+  else
+    for (uint64_t i = 0; i < bytes / sizeof(float); ++i)
+      target[i] = a[i] + 3.0f * b[i];
+#endif
+}
+
+using Mover = void (*)(char *, const char *, const char *, uint64_t);
+
+template <int kMethod> Mover mover() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f"))
+    return moveAvx512<kMethod>;
+  if (__builtin_cpu_supports("avx2"))
+    return moveAvx2<kMethod>;
+#endif
+  return moveBase<kMethod>;
+}
+
+void plainCopy(char *to, const char *from, const char *, uint64_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+/// One line per rank, shared by all.
+struct alignas(128) Flag {
+  std::atomic<uint64_t> value;
+};
+
+//===----------------------------------------------------------------------===//
+// The back end
+//===----------------------------------------------------------------------===//
+
+class Concord final : public Backend {
+public:
+  Concord(const Address &address, int flagsFd, Memory memory)
+      : memory(memory), capacity(address.capacity), rotate(address.rotate) {
+    check(concord_context_create(nullptr, &context));
+    check(concord_context_rank(context, &worldMe, &worldRanks));
+    check(concord_comm_world(context, &world));
+    group = world;
+    int color = 0;
+    if (!address.split.empty() && splitColor(address.split, worldMe, color))
+      check(concord_comm_split(world, color, worldMe, nullptr, &group));
+    check(concord_comm_rank(group, &me, &ranks));
+    void *page = ::mmap(nullptr, sizeof(Flag) * 64, PROT_READ | PROT_WRITE,
+                        MAP_SHARED, flagsFd, 0);
+    if (page == MAP_FAILED) {
+      std::perror("comm-bench: mmap of the flags");
+      std::_Exit(1);
+    }
+    flags = static_cast<Flag *>(page);
+  }
+  ~Concord() override { check(concord_context_finalize(context)); }
+
+  int rank() const override { return me; }
+  int size() const override { return ranks; }
+  int worldRank() const override { return worldMe; }
+  int worldSize() const override { return worldRanks; }
+  std::string version() const override { return "Concord"; }
+
+  char *allocate(uint64_t bytes) override {
+    void *buffer = nullptr;
+    if (memory == kSymmetric)
+      check(concord_heap_alloc(context, bytes, 4096, &buffer));
+    else if (::posix_memalign(&buffer, 4096, bytes) != 0)
+      check(CONCORD_ERROR_OUT_OF_MEMORY);
+    if (memory == kRegistered)
+      check(concord_buffer_register(context, buffer, bytes));
+    (buffers[0] ? buffers[1] : buffers[0]) = static_cast<char *>(buffer);
+    return static_cast<char *>(buffer);
+  }
+
+  bool supports(const Call &) const override { return true; }
+
+  void run(const Call &c, const char *in, char *out) override {
+    return issue(group, c, in, out, nullptr);
+  }
+  void barrier() override { check(concord_barrier(world, nullptr)); }
+
+  std::vector<double> special(uint32_t what, const Call &call,
+                              const std::vector<uint64_t> &a) override {
+    switch (what) {
+    case kBandwidth:
+      return bandwidth(a[0], double(a[1]));
+    case kFlag:
+      return {flagLatency()};
+    case kFlood:
+      return flood(call, a[0], a[1], a[2] != 0);
+    case kPair:
+      return pair(int(a[0]), int(a[1]), a[2], a[3]);
+    default:
+      return {};
+    }
+  }
+
+private:
+  void issue(concord_comm *comm, const Call &c, const char *in, char *out,
+             concord_stream *stream) {
+    switch (c.kind) {
+    case kAllReduce:
+      return check(concord_all_reduce(comm, in, out, c.count, c.type,
+                                      c.reduction, stream));
+    case kAllGather:
+      return check(concord_all_gather(comm, in, out, c.count, c.type, stream));
+    case kReduceScatter:
+      return check(concord_reduce_scatter(comm, in, out, c.count, c.type,
+                                          c.reduction, stream));
+    case kAllToAll:
+      return check(concord_all_to_all(comm, in, out, c.count, c.type, stream));
+    case kBroadcast:
+      return check(
+          concord_broadcast(comm, in, out, c.count, c.type, c.root, stream));
+    case kReduce:
+      return check(concord_reduce(comm, in, out, c.count, c.type, c.reduction,
+                                  c.root, stream));
+    case kGather:
+      return check(
+          concord_gather(comm, in, out, c.count, c.type, c.root, stream));
+    case kScatter:
+      return check(
+          concord_scatter(comm, in, out, c.count, c.type, c.root, stream));
+    case kPermute: {
+      int32_t pairs[128];
+      for (int r = 0; r < ranks; ++r) {
+        pairs[2 * r] = r;
+        pairs[2 * r + 1] = (r + 1) % ranks;
+      }
+      return check(concord_permute(comm, in, out, c.count, c.type, pairs,
+                                   uint32_t(ranks), stream));
+    }
+    default:
+      return check(concord_barrier(comm, stream));
+    }
+  }
+
+  /// All ranks that have a core of their own move bytes at once.
+  std::vector<double> bandwidth(uint64_t bytes, double spend) {
+    static const Mover kMovers[kNumMethods] = {
+        plainCopy, mover<1>(), mover<2>(), mover<3>(), mover<4>()};
+    // A third of the input and the output, in turn, as the operations do.
+    uint64_t length =
+        std::max<uint64_t>(std::min(bytes, capacity / 2) / 128 * 128, 128);
+    bool working = worldMe < int(std::thread::hardware_concurrency());
+    std::vector<double> numbers;
+    for (int method = 0; method < kNumMethods; ++method) {
+      // The triad reads two arrays and writes one: two thirds of the length.
+      bool triad = method >= 3;
+      uint64_t n =
+          triad ? std::max<uint64_t>(length * 2 / 3 / 128 * 128, 128) : length;
+      uint64_t pitch = triad ? 2 * n : n;
+      uint64_t slots = rotate ? std::max<uint64_t>(capacity / pitch, 1) : 1;
+      auto once = [&] {
+        bandwidthTurn = (bandwidthTurn + 1) % slots;
+        const char *from = buffers[0] + bandwidthTurn * pitch;
+        kMovers[method](buffers[1] + bandwidthTurn * pitch, from,
+                        triad ? from + n : from, n);
+      };
+      bandwidthTurn %= slots;
+      uint64_t rounds = 1;
+      if (working) {
+        once();
+        double began = microseconds();
+        once();
+        double took = std::max(microseconds() - began, 0.01);
+        rounds = uint64_t(std::clamp(spend / took, 1.0, 20000.0));
+      }
+      barrier();
+      double began = microseconds();
+      if (working)
+        for (uint64_t i = 0; i < rounds; ++i)
+          once();
+      double elapsed = microseconds() - began;
+      barrier();
+      numbers.push_back(working ? elapsed / double(rounds) : 0);
+      numbers.push_back(working ? double(n) * (triad ? 3 : 2) : 0);
+    }
+    return numbers;
+  }
+
+  double flagLatency() {
+    constexpr int kRounds = 4000;
+    barrier();
+    if (worldMe > 1 || worldRanks < 2)
+      return 0;
+    auto &mine = flags[worldMe].value;
+    auto &other = flags[1 - worldMe].value;
+    uint64_t start = mine.load();
+    auto await = [&](uint64_t value) {
+      for (int spins = 0; other.load(std::memory_order_acquire) < value;)
+        if (++spins > 2000)
+          ::sched_yield();
+    };
+    double began = microseconds();
+    for (uint64_t i = 1; i <= kRounds; ++i) {
+      if (worldMe == 0) {
+        mine.store(start + i, std::memory_order_release);
+        await(start + i);
+      } else {
+        await(start + i);
+        mine.store(start + i, std::memory_order_release);
+      }
+    }
+    return (microseconds() - began) / (2 * kRounds);
+  }
+
+  /// One thread issues both: a low-priority operation is in flight at all
+  /// times, and the high-priority one is waited for.
+  std::vector<double> flood(const Call &call, uint64_t lowBytes,
+                            uint64_t samples, bool flooded) {
+    if (!high) {
+      concord_comm_config config{};
+      config.struct_size = sizeof config;
+      config.name = "high";
+      config.priority = 1;
+      check(concord_comm_split(world, 0, worldMe, &config, &high));
+      config.name = "low";
+      config.priority = -1;
+      check(concord_comm_split(world, 0, worldMe, &config, &low));
+      check(concord_stream_create(context, 1, &highStream));
+      check(concord_stream_create(context, -1, &lowStream));
+    }
+    char *small = buffers[0];
+    char *smallOut = buffers[1];
+    uint64_t at = 1 << 16;
+    Call big = call;
+    big.count = std::min(lowBytes, capacity - at) / typeSize(call.type);
+    std::vector<double> numbers;
+    barrier();
+    uint64_t issued = 0;
+    double gap = 0;
+    while (numbers.size() < samples) {
+      // Two low-priority operations ahead, so that one is always in flight.
+      if (flooded && issued % 8 == 0) {
+        if (issued)
+          check(concord_stream_synchronize(lowStream));
+        for (int i = 0; i < 2; ++i)
+          issue(low, big, buffers[0] + at, buffers[1] + at, lowStream);
+      }
+      ++issued;
+      // A pause of irregular length, during which the engine is polled, as by
+      // generated code at tile boundaries.
+      gap = std::fmod(gap * 1.7 + 37, 400);
+      double until = microseconds() + gap;
+      while (microseconds() < until)
+        concord_poll(context);
+      double began = microseconds();
+      issue(high, call, small, smallOut, highStream);
+      check(concord_stream_synchronize(highStream));
+      numbers.push_back(microseconds() - began);
+    }
+    if (flooded)
+      check(concord_stream_synchronize(lowStream));
+    return numbers;
+  }
+
+  std::vector<double> pair(int a, int b, uint64_t bytes, uint64_t iterations) {
+    barrier();
+    if (worldMe != a && worldMe != b)
+      return {};
+    int peer = worldMe == a ? b : a;
+    auto send = [&](uint64_t n) {
+      check(
+          concord_send(world, buffers[0], n, CONCORD_DTYPE_U8, peer, nullptr));
+    };
+    auto receive = [&](uint64_t n) {
+      check(
+          concord_recv(world, buffers[1], n, CONCORD_DTYPE_U8, peer, nullptr));
+    };
+    double times[2];
+    for (int pass = 0; pass < 2; ++pass) {
+      uint64_t n = pass == 0 ? 8 : bytes;
+      uint64_t rounds = pass == 0 ? 50 * iterations : iterations;
+      double began = 0;
+      for (uint64_t i = 0; i <= rounds; ++i) {
+        if (i == 1)
+          began = microseconds();
+        if (worldMe == a) {
+          send(n);
+          receive(n);
+        } else {
+          receive(n);
+          send(n);
+        }
+      }
+      times[pass] = (microseconds() - began) / double(2 * rounds);
+    }
+    return {times[0], times[1]};
+  }
+
+  Memory memory;
+  uint64_t capacity;
+  bool rotate;
+  concord_context *context = nullptr;
+  concord_comm *world = nullptr, *group = nullptr;
+  concord_comm *high = nullptr, *low = nullptr;
+  concord_stream *highStream = nullptr, *lowStream = nullptr;
+  int me = 0, ranks = 1, worldMe = 0, worldRanks = 1;
+  char *buffers[2] = {};
+  uint64_t bandwidthTurn = 0;
+  Flag *flags = nullptr;
+};
+
+} // namespace
+
+int concord::bench::runConcordRank(char **arguments) {
+  Address address;
+  address.parse(arguments);
+  char **more = arguments + Address::kArguments;
+  Concord concord(address, std::atoi(more[0]), Memory(std::atoi(more[1])));
+  return Station(concord, address).serve();
+}

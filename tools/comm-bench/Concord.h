@@ -1,0 +1,47 @@
+//===- Concord.h - Concord's own team ---------------------------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The rank side of comm-bench for Concord, and the measurements that only it
+// offers.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_TOOLS_COMM_BENCH_CONCORD_H
+#define CONCORD_TOOLS_COMM_BENCH_CONCORD_H
+
+#include <cstdint>
+
+namespace concord::bench {
+
+/// Memory of Concord's buffers.
+enum Memory { kForeign, kRegistered, kSymmetric };
+
+/// What Command::inPlace says of a kSpecial command.
+enum Special : uint32_t {
+  /// arguments: bytes to copy, microseconds to spend. Numbers: per method, time
+  /// and bytes moved.
+  kBandwidth = 1,
+  /// Numbers: microseconds that a flag takes from one core to another.
+  kFlag,
+  /// arguments: bytes of the low-priority operation, samples, 1: with it.
+  /// Numbers: durations of the call's operation at high priority.
+  kFlood,
+  /// arguments: two ranks, bytes, iterations. Numbers of the first: latency of
+  /// a message and time of a stream of such.
+  kPair,
+};
+
+constexpr int kNumMethods = 5;
+extern const char *const kMethodNames[kNumMethods];
+
+/// `arguments`: those of bench::Address, then flags' descriptor and Memory. The
+/// exit code.
+int runConcordRank(char **arguments);
+
+} // namespace concord::bench
+
+#endif // CONCORD_TOOLS_COMM_BENCH_CONCORD_H
