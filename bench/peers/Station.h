@@ -487,7 +487,7 @@ private:
       // One operation on the slot that is next in turn.
       uint64_t slot = next();
       uint64_t first = size ? slot * pitch / size : 0;
-      if (command.inPlace)
+      if (command.inPlace && size)
         fill(const_cast<char *>(in(slot)), command.inBytes / size, call.type,
              me, first);
       else

@@ -23,9 +23,8 @@ using namespace concord::rt;
 
 namespace {
 
-/// Bytes reduced before they are copied to further outputs: stays in the L1
-/// cache.
-constexpr uint64_t kReduceBlock = 8192;
+/// Bytes exchanged at a time: stays in the L1 cache.
+constexpr uint64_t kSwapBlock = 2048;
 
 /// Address of a linear byte; `run` is cut to what is contiguous there.
 inline char *at(const View &view, uint64_t offset, uint64_t linear,
@@ -79,27 +78,26 @@ void reduceTo(const Op &op, int chunk, View *outputs, int first, int last,
   for (int r = 0; r < comm.size; ++r)
     offsets[r] = inChunked ? chunkOffset(op, comm.in[r], chunk) : 0;
   while (bytes) {
-    uint64_t run = op.streamed ? bytes : std::min(bytes, kReduceBlock);
+    uint64_t run = bytes;
     for (int r = 0; r < comm.size; ++r)
-      sources[r] = at(comm.in[r], offsets[r], from, run);
+      at(comm.in[r], offsets[r], from, run);
     for (int r = first; r < last; ++r)
       targets[r] = at(outputs[r], 0, from, run);
-    if (op.streamed) {
-      op.reduceStreamed(sources, comm.size,
-                        reinterpret_cast<void *const *>(targets + first),
-                        last - first, run / element);
-    } else {
+    for (int r = 0; r < comm.size; ++r)
+      sources[r] = at(comm.in[r], offsets[r], from, run);
+    if (last - first == 1 && !op.streamed)
       op.reduce(sources, comm.size, targets[first], run / element);
-      for (int r = first + 1; r < last; ++r)
-        std::memcpy(targets[r], targets[first], run);
-    }
+    else
+      (op.streamed ? op.reduceStreamed : op.reduceStored)(
+          sources, comm.size, reinterpret_cast<void *const *>(targets + first),
+          last - first, run / element);
     from += run;
     bytes -= run;
   }
 }
 
 /// Copy a piece of this member's or the root's input to the outputs
-/// [first, last), reading it once and storing past the caches.
+/// [first, last), reading it once.
 void spreadTo(const Op &op, const View &source, uint64_t sourceOffset,
               const View *outputs, const uint64_t *targetOffsets, int first,
               int last, uint64_t from, uint64_t bytes) {
@@ -117,7 +115,9 @@ void spreadTo(const Op &op, const View &source, uint64_t sourceOffset,
         targets[count++] = target;
     }
     if (count)
-      op.comm->context->arithmetic->spread(begin, targets, count, run);
+      (op.streamed
+           ? op.comm->context->arithmetic->streamSpread
+           : op.comm->context->arithmetic->spread)(begin, targets, count, run);
     from += run;
     bytes -= run;
   }
@@ -126,7 +126,7 @@ void spreadTo(const Op &op, const View &source, uint64_t sourceOffset,
 /// Exchange `bytes` linear bytes, beginning with `from`, of two chunks.
 void swapLinear(const View &a, uint64_t aOffset, const View &b,
                 uint64_t bOffset, uint64_t from, uint64_t bytes) {
-  char block[kReduceBlock / 2];
+  char block[kSwapBlock];
   while (bytes) {
     uint64_t run = std::min<uint64_t>(bytes, sizeof block);
     char *one = at(a, aOffset, from, run);
@@ -191,7 +191,11 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
     return;
   if (r.in.outer == 1) {
     uint64_t bytes = r.chunk * (chunked(r.kind, true) ? op.comm->size : 1);
-    std::memcpy(payload, r.in.base, bytes);
+    void *target = payload;
+    if (bytes < 1024)
+      std::memcpy(payload, r.in.base, bytes);
+    else
+      op.comm->context->arithmetic->spread(r.in.base, &target, 1, bytes);
     return;
   }
   View from = ownView(r.in), to = payloadView(payload, r.chunk);
@@ -200,13 +204,13 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
     copyLinear(to, c * r.chunk, from, c * from.pitch, r.chunk);
 }
 
-void concord::rt::finishInline(const Op &op) {
+void concord::rt::finishInline(const Op &op, uint64_t begin) {
   const OpRequest &r = op.request;
   const Comm &comm = *op.comm;
   if (r.chunk == 0 || !uses(op, comm.me, false))
     return;
   auto payload = [&](int member) {
-    return comm.block.members[member].slots[op.sequence & 1].payload;
+    return comm.block.members[member].slots[op.sequence & 1].payload + begin;
   };
   View out = ownView(r.out);
   auto take = [&](int member, int chunk, int toChunk) {
@@ -286,8 +290,8 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
   Comm &comm = *op.comm;
   const OpRequest &r = op.request;
   int me = comm.me, size = comm.size;
-  SpreadFunction spread =
-      op.streamed ? comm.context->arithmetic->spread : nullptr;
+  SpreadFunction spread = op.streamed ? comm.context->arithmetic->streamSpread
+                                      : comm.context->arithmetic->spread;
   // Take the next piece of `length` bytes; `step` says what to do with it.
   auto advance = [&](uint64_t length, auto step) {
     uint64_t n = std::min(quantum, length - op.position);
@@ -319,25 +323,14 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
   case Kind::Gather: {
     int first = r.kind == Kind::Gather ? r.root : 0;
     int last = r.kind == Kind::Gather ? r.root + 1 : size;
-    return advance(
-        clip(op, chunkBytes(op, true, 0)), [&](uint64_t from, uint64_t n) {
-          if (op.streamed) {
-            uint64_t offsets[kMaxRanks];
-            for (int i = first; i < last; ++i)
-              offsets[i] = chunkOffset(op, comm.out[i], me);
-            spreadTo(op, comm.in[me], 0, comm.out.data(), offsets, first, last,
-                     from, n);
-            return;
-          }
-          for (int i = first; i < last; ++i) {
-            // Begin with different targets at different members.
-            int to = last - first > 1 ? (i + me) % size : i;
-            View target = comm.out[to], source = comm.in[me];
-            target.start += from;
-            source.start += from;
-            copyLinear(target, chunkOffset(op, target, me), source, 0, n);
-          }
-        });
+    return advance(clip(op, chunkBytes(op, true, 0)),
+                   [&](uint64_t from, uint64_t n) {
+                     uint64_t offsets[kMaxRanks];
+                     for (int i = first; i < last; ++i)
+                       offsets[i] = chunkOffset(op, comm.out[i], me);
+                     spreadTo(op, comm.in[me], 0, comm.out.data(), offsets,
+                              first, last, from, n);
+                   });
   }
   case Kind::AllToAll:
     while (op.exchange && op.peerIndex < size) {

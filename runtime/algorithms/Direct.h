@@ -72,8 +72,9 @@ void copyLinear(const View &to, uint64_t toOffset, const View &from,
 
 /// Fill a slot's payload with this member's input.
 void packInline(const Op &op, unsigned char *payload);
-/// Compute this member's output from the payloads of all slots.
-void finishInline(const Op &op);
+/// Compute this member's output from the payloads of all slots, which begin
+/// `offset` bytes behind the slots' own.
+void finishInline(const Op &op, uint64_t offset = 0);
 
 /// Views of a group of one: its own operands, wherever they lie.
 void openLocal(Op &op);

@@ -23,21 +23,22 @@ namespace concord::rt {
 using ReduceFunction = void (*)(const void *const *sources, int numSources,
                                 void *target, size_t count);
 
-/// The same with `numTargets` results, all alike and stored past the caches.
-/// The caller orders the stores before its next flag (streamFence).
-using StreamFunction = void (*)(const void *const *sources, int numSources,
-                                void *const *targets, int numTargets,
-                                size_t count);
-/// Copy `bytes` to every target past the caches; the same rule.
+/// The same with `numTargets` results, all alike.
+using StoreFunction = void (*)(const void *const *sources, int numSources,
+                               void *const *targets, int numTargets,
+                               size_t count);
+/// Copy `bytes` to every target.
 using SpreadFunction = void (*)(const void *source, void *const *targets,
                                 int numTargets, size_t bytes);
 
 /// What one processor class offers. The lookups return null for a pair that has
-/// no meaning (see CONCORD_REDUCTIONS).
+/// no meaning (see CONCORD_REDUCTIONS). What is streamed is stored past the
+/// caches; the caller orders it before its next flag (streamFence).
 struct Arithmetic {
   ReduceFunction (*reduce)(DType, plan::Reduction);
-  StreamFunction (*stream)(DType, plan::Reduction);
-  SpreadFunction spread;
+  StoreFunction (*store)(DType, plan::Reduction);
+  StoreFunction (*stream)(DType, plan::Reduction);
+  SpreadFunction spread, streamSpread;
 };
 
 /// The arithmetic of this machine.

@@ -33,7 +33,7 @@ constexpr uint64_t kStaged = ~uint64_t(0);
 constexpr uint64_t kInlineLimit = 512;
 /// Output below which stores always go through the caches: the drain at the end
 /// costs more than it saves.
-constexpr uint64_t kStreamLeast = 4096;
+constexpr uint64_t kStreamLeast = 8192;
 constexpr uint64_t kStagingHalf = uint64_t(512) << 10;
 
 struct WireOperand {
@@ -49,10 +49,18 @@ struct Wire {
   uint64_t longest;     ///< bytes of the longest chunk
   uint64_t cold;        ///< 1: its output is not in the caches
   uint64_t copies;      ///< 1: writes in place what others have to read
+  uint64_t flat;        ///< 1: its input follows, at kFlatOffset
   /// Uneven all_to_all: per member, displacement and bytes of what it is sent.
   uint64_t sendDisplacement[kMaxRanks], sendBytes[kMaxRanks];
 };
 static_assert(sizeof(Wire) <= kSlotPayload);
+/// Where an even operation's Wire has ended.
+constexpr uint64_t kFlatOffset =
+    (offsetof(Wire, sendDisplacement) + 63 + 16) / 64 * 64 - 16;
+/// Payload up to which cold buffers are copied into the slots: copying costs
+/// less than misses on peers' pages and a second round of flags.
+constexpr uint64_t kFlatLimit = 6144;
+static_assert(kFlatOffset + kFlatLimit <= kSlotPayload);
 
 Wire &wireOf(const Comm &comm, int member, uint64_t sequence) {
   return *reinterpret_cast<Wire *>(
@@ -177,17 +185,25 @@ bool overwrites(const Op &op) {
   }
 }
 
-/// Judge once per operation whether this member's output has left the caches.
-bool isCold(const Op &op) {
+/// Judge once per operation whether this member's output is in the caches.
+Recency::Verdict judgeOutput(const Op &op) {
   const OpRequest &r = op.request;
   Context &context = *op.comm->context;
   if (r.kind == Kind::Barrier || !uses(op, op.comm->me, false))
-    return false;
+    return Recency::New;
   uint64_t bytes = footprint(op, r.chunk);
-  bool left = context.recency.cold(r.out.base, bytes, context.cacheBytes);
-  return (left || bytes > context.cacheBytes) && !overwrites(op) &&
-         r.chunk * (chunked(r.kind, false) ? uint64_t(op.comm->size) : 1) >=
-             kStreamLeast;
+  auto verdict = context.recency.note(r.out.base, bytes, context.cacheBytes);
+  return bytes > context.cacheBytes ? Recency::Cold : verdict;
+}
+
+/// Ask for the lines of this member's output, before anything waits for them.
+void claimOutput(const OpRequest &r, uint64_t bytes) {
+#if defined(__x86_64__)
+  const char *at = static_cast<const char *>(r.out.base);
+  if (r.out.outer == 1)
+    for (uint64_t i = 0; i < bytes; i += 64)
+      asm volatile("prefetchw %0" : : "m"(at[i]));
+#endif
 }
 
 /// True when this member writes in place what others have to read.
@@ -229,7 +245,19 @@ void publish(Op &op) {
       wire.stagingHalf = comm.stagingBytes / 2;
     }
     wire.longest = r.chunk;
-    wire.cold = op.cold = isCold(op);
+    auto verdict = judgeOutput(op);
+    uint64_t outBytes =
+        r.chunk * (chunked(r.kind, false) ? uint64_t(comm.size) : 1);
+    wire.cold = op.cold =
+        verdict == Recency::Cold && !overwrites(op) && outBytes >= kStreamLeast;
+    wire.flat = verdict != Recency::Warm && !uneven(r) &&
+                op.payload <= kFlatLimit && outBytes < kStreamLeast &&
+                r.kind != Kind::Barrier;
+    if (wire.flat) {
+      if (uses(op, comm.me, false))
+        claimOutput(r, outBytes);
+      packInline(op, slot.payload + kFlatOffset);
+    }
     if (uneven(r)) {
       wire.longest = *std::max_element(r.receive, r.receive + comm.size);
       if (r.kind == Kind::AllToAll) {
@@ -270,6 +298,15 @@ bool ticksReady(Op &op) {
                                   std::memory_order_acquire) < comm.tick)
       return false;
   op.seen = 0;
+  return true;
+}
+
+/// True when all members have copied their input into the slots.
+bool allFlat(const Op &op) {
+  const Comm &comm = *op.comm;
+  for (int member = 0; member < comm.size; ++member)
+    if (!wireOf(comm, member, op.sequence).flat)
+      return false;
   return true;
 }
 
@@ -401,9 +438,11 @@ void copyStaged(Op &op, bool input) {
       continue;
     length = std::min(length - op.segment, op.segmentBytes);
     if (input)
-      copyLinear(staged, c * staged.pitch, own, offset, length);
+      copyLinear(staged, c * staged.pitch, own, offset, length,
+                 comm.context->arithmetic->spread);
     else
-      copyLinear(own, offset, staged, c * staged.pitch, length);
+      copyLinear(own, offset, staged, c * staged.pitch, length,
+                 comm.context->arithmetic->spread);
   }
 }
 
@@ -431,6 +470,7 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
   op.reduce = nullptr;
   if (reducing) {
     op.reduce = comm.context->arithmetic->reduce(r.dtype, r.reduction);
+    op.reduceStored = comm.context->arithmetic->store(r.dtype, r.reduction);
     op.reduceStreamed = comm.context->arithmetic->stream(r.dtype, r.reduction);
     if (!op.reduce)
       return invalid("this dtype does not have this reduction");
@@ -595,6 +635,13 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
         finishInline(op);
         if (symmetric(op) && comm.size > 1)
           claimNextSlot(comm, op.sequence, 16 + op.payload);
+        op.state = Op::State::Done;
+        return Progress::Done;
+      }
+      if (comm.size > 1 && allFlat(op)) {
+        finishInline(op, kFlatOffset);
+        claimNextSlot(comm, op.sequence, 16 + kFlatOffset + op.payload);
+        op.flat = true;
         op.state = Op::State::Done;
         return Progress::Done;
       }

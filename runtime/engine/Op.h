@@ -61,7 +61,7 @@ struct Op {
   OpRequest request;
   concord_comm *comm = nullptr;
   ReduceFunction reduce = nullptr;
-  StreamFunction reduceStreamed = nullptr;
+  StoreFunction reduceStored = nullptr, reduceStreamed = nullptr;
   uint64_t sequence = 0;
   uint64_t fingerprint = 0;
   uint64_t payload = 0; ///< bytes of this member's input
@@ -82,6 +82,7 @@ struct Op {
   State state = State::Idle;
   bool inlined = false;   ///< payload travels in the slots
   bool anyStaged = false; ///< some member's buffer is not in the heap
+  bool flat = false;      ///< slots carry copies, as buffers are cold
   bool cold = false;      ///< this member's output is not in the caches
   bool streamed = false;  ///< stores go past the caches
   bool shared = false;    ///< broadcast: every member carries a share to all
@@ -117,7 +118,8 @@ struct Op {
 
   void reset() {
     state = State::Idle;
-    inlined = anyStaged = cold = streamed = shared = exchange = started = false;
+    inlined = flat = anyStaged = cold = streamed = shared = exchange = started =
+        false;
     status = 0;
     segment = segmentBytes = position = 0;
     peerIndex = seen = 0;

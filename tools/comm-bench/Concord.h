@@ -22,10 +22,11 @@ enum Memory { kForeign, kRegistered, kSymmetric };
 
 /// What Command::inPlace says of a kSpecial command.
 enum Special : uint32_t {
-  /// arguments: bytes to copy, microseconds to spend. Numbers: per method, time
-  /// and bytes moved.
+  /// arguments: bytes to copy, microseconds to spend. Numbers: per method,
+  /// median and least time, and bytes moved.
   kBandwidth = 1,
-  /// Numbers: microseconds that a flag takes from one core to another.
+  /// Numbers of rank 0: least microseconds that a flag takes from one core to
+  /// another.
   kFlag,
   /// arguments: bytes of the low-priority operation, samples, 1: with it.
   /// Numbers: durations of the call's operation at high priority.

@@ -68,6 +68,7 @@ private:
 
   const Options &options;
   Driver &driver;
+  double leastFlag = 0;
 };
 
 double median(std::vector<double> values);

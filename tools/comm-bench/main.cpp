@@ -142,6 +142,7 @@ int main(int argc, char **argv) {
   int code = 0;
   if (!parseOptions(argc, argv, options, code))
     return code;
+  code = 0;
   // The launcher's thread listens for them.
   sigset_t stops;
   sigemptyset(&stops);

@@ -11,16 +11,33 @@ fail() { echo "comm_bench.sh: $*" >&2; exit 1; }
 
 for op in all_reduce all_gather reduce_scatter all_to_all broadcast reduce \
           gather scatter permute barrier; do
-  "$bench" $op -n 3 -b 60 -e 60K -f 32 --iters 3 -J "$out/$op.json" >"$out/$op.txt" ||
+  "$bench" $op -n 3 -b 60 -e 60K -f 32 --iters 2 --rounds 1 -J "$out/$op.json" >"$out/$op.txt" ||
     fail "$op failed: $(cat "$out/$op.txt")"
   grep -q '"wrong":0' "$out/$op.json" || fail "$op: no checked row"
   grep -q '# Avg bus bandwidth' "$out/$op.txt" || fail "$op: no closing line"
 done
-"$bench" all_reduce -n 2 -b 64 -e 64 -d all -o all --iters 2 >"$out/all.txt" ||
+"$bench" all_reduce -n 2 -b 64 -e 64 -d all -o all --iters 2 --rounds 1 >"$out/all.txt" ||
   fail "all dtypes: $(cat "$out/all.txt")"
-[ "$(grep -c ' 64 ' "$out/all.txt")" -eq 50 ] || fail "not ten dtypes times five reductions"
-"$bench" all_reduce -n 2 -b 1M -e 1M -R 0 --rotate 0 --iters 2 >/dev/null || fail "foreign buffers"
-for bad in "" "nothing" "all_reduce -n 0" "all_reduce -b 9 -e 8" "all_reduce -d x" "all_reduce -r 5"; do
+[ "$(grep -c '^ *64 ' "$out/all.txt")" -eq 50 ] || fail "not ten dtypes times five reductions"
+"$bench" all_reduce -n 2 -b 1M -e 1M -R 0 --rotate 0 --iters 2 --rounds 1 >/dev/null || fail "foreign buffers"
+"$bench" alltoall_test -p 2 -n 3 -b 4K -e 4K -d fp16 --rounds 1 --split "DIV 1" >/dev/null ||
+  fail "hccl_test spellings"
+"$bench" all_gather -n 4 --split "MOD 2" -b 8K -e 8K --iters 2 --rounds 1 --skew \
+  --plot "$out/plot.svg" -J "$out/now.json" >"$out/split.txt" || fail "two communicators at once"
+grep -q "arrival after the first" "$out/split.txt" || fail "no skew"
+grep -q "</svg>" "$out/plot.svg" || fail "no drawing"
+"$bench" all_gather -n 4 -b 8K -e 8K --iters 2 --rounds 1 --baseline "$out/now.json" |
+  grep -q "now/then" || fail "no comparison"
+"$bench" all_reduce -n 2 --flood --rounds 1 -J "$out/flood.json" >"$out/flood.txt" || fail "flood"
+grep -q '"chunk_us"' "$out/flood.json" || fail "flood: no chunk"
+"$bench" all_reduce -n 3 --pairs -e 64K --rounds 1 | grep -q "GB/s" || fail "pairs"
+# What is missing is named, with the packages that have it.
+code=0
+PATH=/nowhere "$bench" all_reduce --peer openmpi >"$out/peer.txt" 2>&1 || code=$?
+[ $code -eq 2 ] || fail "a missing peer ended with $code"
+grep -q "apt install openmpi-bin libopenmpi-dev" "$out/peer.txt" || fail "packages are not named"
+for bad in "" "nothing" "all_reduce -n 0" "all_reduce -b 9 -e 8" "all_reduce -d x" "all_reduce -r 5" \
+  "all_reduce --peer nobody" "all_reduce --split MOD" "all_reduce -R 3" "all_reduce -G 1"; do
   code=0
   "$bench" $bad >/dev/null 2>&1 || code=$?
   [ $code -eq 2 ] || fail "'$bad' ended with $code"
