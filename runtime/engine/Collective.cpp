@@ -250,7 +250,8 @@ void publish(Op &op) {
         r.chunk * (chunked(r.kind, false) ? uint64_t(comm.size) : 1);
     wire.cold = op.cold =
         verdict == Recency::Cold && !overwrites(op) && outBytes >= kStreamLeast;
-    wire.flat = verdict != Recency::Warm && !uneven(r) &&
+    wire.flat = (verdict != Recency::Warm || staged) &&
+                !comm.context->stageAlways && !uneven(r) &&
                 op.payload <= kFlatLimit && outBytes < kStreamLeast &&
                 r.kind != Kind::Barrier;
     if (wire.flat) {

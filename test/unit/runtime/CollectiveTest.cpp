@@ -204,14 +204,15 @@ protected:
 
 } // namespace
 
-static void reductionsOfEveryKind(int ranks) {
-  runRanks(ranks, [](Rank &rank) {
+static void reductionsOfEveryKind(int ranks, bool longOnes) {
+  runRanks(ranks, [longOnes](Rank &rank) {
     std::mt19937 random(unsigned(rank.rank));
     int n = rank.size;
     Buffers b(rank, 9001 * 8 * 8);
     for (Case c : allCases())
       for (uint64_t count : kCounts) {
-        if (count > 2000 && c.type != DType::F32 && c.type != DType::BF16)
+        if (count > 2000 && !longOnes && c.type != DType::F32 &&
+            c.type != DType::BF16)
           continue;
         Where where = kPlaces[(count + unsigned(c.type)) % 4];
         size_t size = dtypeSize(c.type);
