@@ -258,10 +258,10 @@ static void reductionsOfEveryKind(int ranks, bool longOnes) {
   });
 }
 TEST_P(Collectives, ReductionsOfEveryKind) {
-  reductionsOfEveryKind(GetParam());
+  reductionsOfEveryKind(GetParam(), false);
 }
 TEST_P(PastTheCaches, ReductionsOfEveryKind) {
-  reductionsOfEveryKind(GetParam());
+  reductionsOfEveryKind(GetParam(), true);
 }
 
 static void movesOfEveryKind(int ranks) {
