@@ -15,7 +15,7 @@
 #include "Infer.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <numeric>
 
 namespace concord::onnx {
@@ -457,6 +457,20 @@ void Family::choosePoints(bool small) {
     }
     members.push_back(std::move(point));
   }
+  // What is decided for one member is decided for the one nearest to the
+  // maximum.
+  auto distance = [&](const std::vector<int64_t> &point) {
+    double sum = 0;
+    for (size_t d = 0; d < point.size(); ++d)
+      sum += std::log(static_cast<double>(point[d]) /
+                      static_cast<double>(bounded[d].max));
+    return std::abs(sum);
+  };
+  std::iter_swap(members.begin(),
+                 std::min_element(members.begin(), members.end(),
+                                  [&](const auto &a, const auto &b) {
+                                    return distance(a) < distance(b);
+                                  }));
 }
 
 ReadOptions Family::at(std::span<const int64_t> point) const {
@@ -602,9 +616,9 @@ Family::Family(const std::string &path, ReadOptions options,
     dim.max -= dim.max % batchMultiple;
     dim.min += (batchMultiple - dim.min % batchMultiple) % batchMultiple;
     if (dim.min > dim.max)
-      throw Error(path + ": --dim " + dim.name + ": no size within the bounds " +
-                  "is a multiple of " + std::to_string(batchMultiple) +
-                  ", as the mesh needs");
+      throw Error(path + ": --dim " + dim.name +
+                  ": no size within the bounds " + "is a multiple of " +
+                  std::to_string(batchMultiple) + ", as the mesh needs");
   }
   auto attempt = [&](bool small) {
     choosePoints(small);

@@ -594,6 +594,22 @@ LogicalResult Merger::functions() {
   return success();
 }
 
+/// 64-bit integers: a list, or one (a global of rank 0 is the bare number).
+static bool holdsSizes(Attribute value) {
+  if (auto dense = dyn_cast_or_null<DenseIntElementsAttr>(value))
+    return dense.getElementType().isInteger(64);
+  auto integer = dyn_cast_or_null<IntegerAttr>(value);
+  return integer && integer.getType().isInteger(64);
+}
+
+static int64_t sizeAt(Attribute value, int64_t index) {
+  if (auto integer = dyn_cast<IntegerAttr>(value))
+    return integer.getInt();
+  auto dense = cast<DenseIntElementsAttr>(value);
+  return dense.isSplat() ? dense.getSplatValue<APInt>().getSExtValue()
+                         : dense.getValues<APInt>()[index].getSExtValue();
+}
+
 /// Constant data: equal, or 64-bit integers that are sizes, which the code then
 /// finds in the table.
 LogicalResult Merger::globals() {
@@ -615,9 +631,7 @@ LogicalResult Merger::globals() {
         return refuse(members, global, "members differ in their constants");
       same &= other.getValueOrNull() == global.getValueOrNull() &&
               other.getGlobalType() == global.getGlobalType();
-      auto dense =
-          dyn_cast_or_null<DenseIntElementsAttr>(other.getValueOrNull());
-      sized &= dense && dense.getElementType().isInteger(64) &&
+      sized &= holdsSizes(other.getValueOrNull()) &&
                other.getGlobalType() == global.getGlobalType();
     }
     if (same)
@@ -625,15 +639,11 @@ LogicalResult Merger::globals() {
     if (!sized)
       return refuse(members, global,
                     "constant data depend on the sizes of the dimensions");
-    auto first = cast<DenseIntElementsAttr>(*global.getValue());
     int64_t base = static_cast<int64_t>(sizes.size());
-    for (int64_t e = 0; e < first.getNumElements(); ++e) {
-      for (size_t k = 0; k < count; ++k) {
-        auto dense = cast<DenseIntElementsAttr>(*lists[k][i].getValue());
-        values[k] = dense.isSplat()
-                        ? dense.getSplatValue<APInt>().getSExtValue()
-                        : dense.getValues<APInt>()[e].getSExtValue();
-      }
+    auto first = dyn_cast<DenseIntElementsAttr>(*global.getValue());
+    for (int64_t e = 0; e < (first ? first.getNumElements() : 1); ++e) {
+      for (size_t k = 0; k < count; ++k)
+        values[k] = sizeAt(*lists[k][i].getValue(), e);
       const Extent *extent = fits(values);
       if (!extent)
         return refuse(members, global,

@@ -5,6 +5,7 @@
 import functools
 import os
 import re
+import subprocess
 import sys
 
 import numpy as np
@@ -209,6 +210,31 @@ def test_comm_run_decodes():
     done = model_runs.tool("comm-run", decoder("tp=2"), *states, "--repeat",
                            22, ok=False)
     assert "for step 22 of 22: dimension 2, past is 21, but" in done.stderr
+
+
+@pytest.mark.parametrize("decode", [False, True])
+def test_steps_take_no_memory(decode, tmp_path):
+    """At a size that is not the maximum, and while a state grows: what a new size
+    needs is made between steps."""
+    counter = os.path.join(os.path.dirname(model_runs.BIN), "lib",
+                           "libconcord_memcount.so")
+    environment = {**os.environ, "LD_PRELOAD": counter,
+                   "CONCORD_MEMCOUNT_FILE": str(tmp_path / "count")}
+    if decode:
+        command = [decoder("tp=2"), *(f"--state={i}={o}"
+                                      for i, o in STATES.items())]
+    else:
+        command = [program("bert_tiny", "tp=2"), "--dim=seq=13", "--dim=batch=2"]
+    done = subprocess.run(
+        [os.path.join(model_runs.BIN, "comm-run"), *command, "--repeat", "20"],
+        env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        counts = dict(re.findall(
+            r"(\w+) (\d+)", (tmp_path / f"count.{rank}").read_text("utf-8")))
+        faults = counts.pop("minor_faults")
+        assert counts and faults.isdigit()
+        assert not {k: v for k, v in counts.items() if int(v)}, counts
 
 
 def small_model(nodes, inputs, outputs, constants=()):

@@ -21,6 +21,7 @@
 #include "common/PlanBuilder.h"
 #include "import/HloImport.h"
 #include "onnx/Onnx.h"
+#include "partition/Solutions.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
@@ -407,7 +408,15 @@ LogicalResult runBounded(MLIRContext &context, const CompileOptions &options,
             });
       if (failed(passes.run(module)))
         return failure();
+      // All members are split like the first one.
+      if (i == 0)
+        if (Attribute solutions = module->getAttr(partition::kSolutions))
+          for (ModuleOp other : members.modules)
+            other->setAttr(partition::kSolutions, solutions);
     }
+    for (ModuleOp module : members.modules)
+      if (getPhase(module) >= Phase::Partitioned)
+        module->removeAttr(partition::kSolutions);
     return success();
   };
   for (auto [i, module] : llvm::enumerate(members.modules)) {
