@@ -13,10 +13,12 @@
 #include "Passes.h"
 #include "comm/Comm.h"
 #include "common/Explain.h"
+#include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
 #include "import/OnnxImport.h"
 #include "partition/Axis.h"
+#include "partition/Solutions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -65,11 +67,34 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
       return emitError(op->getLoc()) << refusal->message;
     }
     sharding::Solution solution;
+    // Members of one program are split in one way.
+    auto solved =
+        getOperation()->getAttrOfType<DictionaryAttr>(partition::kSolutions);
+    auto taken =
+        solved ? solved.getAs<DenseI64ArrayAttr>(name) : DenseI64ArrayAttr();
+    if (taken) {
+      auto decoded =
+          partition::decodeSolution(taken.asArrayRef(), bound.problem);
+      if (!decoded)
+        return function.emitError()
+               << "mesh axis " << name
+               << ": another size of a bounded dimension cannot be split in "
+                  "the same way; fix it with --dim NAME=N";
+      solution = std::move(*decoded);
+    }
     try {
-      solution = sharding::solve(bound.problem);
+      if (!taken)
+        solution = sharding::solve(bound.problem);
     } catch (const std::exception &error) {
       return function.emitError()
              << "mesh axis " << name << ": " << error.what();
+    }
+    if (!taken && getOperation()->hasAttr(kSizesPending)) {
+      NamedAttrList list(solved);
+      list.set(name, DenseI64ArrayAttr::get(
+                         &getContext(), partition::encodeSolution(solution)));
+      getOperation()->setAttr(partition::kSolutions,
+                              list.getDictionary(&getContext()));
     }
     explain(function, function.getLoc(), "comm-partition", "solve",
             "least-predicted-time",

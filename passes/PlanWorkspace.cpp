@@ -15,6 +15,7 @@
 #include "Passes.h"
 #include "comm/Comm.h"
 #include "common/Explain.h"
+#include "common/Family.h"
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
 
@@ -119,6 +120,9 @@ struct PlanWorkspace
       buffer.bytes = alignUp(op.getType().getNumElements() *
                                  elementBytes(op.getType().getElementType()),
                              align);
+      // With bounded dimensions the place is for the largest size.
+      if (auto most = op->getAttrOfType<IntegerAttr>(kMaxBytes))
+        buffer.bytes = alignUp(most.getInt(), align);
       buffers.push_back(buffer);
     }
     int64_t size = place(buffers);
@@ -138,6 +142,8 @@ struct PlanWorkspace
       Value view = memref::ViewOp::create(builder, buffer.op.getLoc(),
                                           buffer.op.getType(), arena, shift,
                                           ValueRange());
+      if (Attribute most = buffer.op->getAttr(kMaxBytes))
+        view.getDefiningOp()->setAttr(kMaxBytes, most);
       buffer.op.replaceAllUsesWith(view);
       buffer.op.erase();
       offsets.push_back(buffer.offset);
@@ -160,6 +166,8 @@ struct PlanWorkspace
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (module->hasAttr(kSizesPending))
+      return;
     if (align < 1 || (align & (align - 1)) || align > 4096) {
       module.emitError(
           "comm-plan-workspace: align is a power of two up to 4096");

@@ -142,12 +142,17 @@ std::optional<ValueId> Builder::lookup(Scope &scope, const std::string &name) {
       return to;
   // By copy: adding a value may move the storage a reference would be into.
   const Value value = scope.parent->graph->values[*outer];
-  if (value.constant) {
+  const bool computedToo = computed.count({scope.parent->graph, *outer}) > 0;
+  if (value.constant && !computedToo) {
     const ValueId id = addConstant(*scope.graph, value.name, *value.constant);
     scope.names.emplace(name, id);
     return id;
   }
   const ValueId id = addValue(*scope.graph, value.name, value.type);
+  if (computedToo) {
+    scope.graph->values[id].constant = value.constant;
+    computed.insert({scope.graph, id});
+  }
   scope.captures.emplace_back(*outer, id);
   return id;
 }
@@ -479,6 +484,20 @@ NodeView Builder::view(const Node &node, const Graph &graph) const {
   return view;
 }
 
+/// Forget the data of values that a node computes at run time too.
+void Builder::dropComputed(Graph &graph) {
+  for (size_t i = 0; i < graph.values.size(); ++i)
+    if (computed.count({&graph, static_cast<ValueId>(i)}))
+      graph.values[i].constant.reset();
+}
+
+void Builder::noteFold(const std::string &name,
+                       const std::vector<Tensor> &results) {
+  auto &entry = (*options.folds)[name];
+  for (const Tensor &tensor : results)
+    entry.emplace_back(tensor.type, hashOf(tensor));
+}
+
 void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
   if (++nodesBuilt > kMaxNodes)
     fail("more than " + std::to_string(kMaxNodes) +
@@ -618,6 +637,10 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
     if (constant && bytes <= options.foldLimit && def->kernel)
       folded = runNode(nodeView, results);
   }
+  const bool kept =
+      folded && options.keptNodes && options.keptNodes->count(node.name);
+  if (folded && options.folds)
+    noteFold(node.name, results);
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty())
       continue;
@@ -625,10 +648,12 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
     const ValueId id =
         folded ? addConstant(*scope.graph, name, std::move(results[i]))
                : addValue(*scope.graph, name, nodeView.outputs[i]);
+    if (kept)
+      computed.insert({scope.graph, id});
     node.outputs[i] = id;
     define(scope, names[i], id, by);
   }
-  if (!folded)
+  if (!folded || kept)
     scope.graph->nodes.push_back(std::move(node));
 }
 
@@ -786,7 +811,9 @@ void Builder::buildIf(const wire::Node &proto, Node &node, Scope &scope) {
       }
       graphs[b]->inputs.push_back(local);
     }
-    foldWeights(*graphs[b]);
+    dropComputed(*graphs[b]);
+    if (options.rearrangeWeights)
+      foldWeights(*graphs[b]);
     removeDead(*graphs[b]);
   }
   node.inputs.insert(node.inputs.end(), captured.begin(), captured.end());

@@ -50,8 +50,10 @@ Model Builder::build(const wire::Model &proto) {
   readInitializers(proto.graph(), scope);
   readInputs(proto.graph(), scope);
   buildNodes(proto.graph().node(), scope);
+  dropComputed(model.graph);
   finishOutputs(proto.graph(), scope);
-  foldWeights(model.graph);
+  if (options.rearrangeWeights)
+    foldWeights(model.graph);
   removeDead(model.graph);
   return std::move(model);
 }
@@ -420,8 +422,7 @@ void Builder::finishOutputs(const wire::Graph &proto, Scope &scope) {
 
 // --- entry points -----------------------------------------------------------
 
-static Model readSource(detail::Source &source, const ReadOptions &options) {
-  onnx_wire::Model proto;
+static void parse(detail::Source &source, onnx_wire::Model &proto) {
   try {
     const std::string message =
         detail::takeOutRawData(source.file.bytes, detail::Message::Model);
@@ -432,17 +433,59 @@ static Model readSource(detail::Source &source, const ReadOptions &options) {
   } catch (const Error &error) {
     throw Error(source.name + ": " + error.what());
   }
+}
+
+static Model readSource(detail::Source &source, const ReadOptions &options) {
+  onnx_wire::Model proto;
+  parse(source, proto);
   return detail::Builder(source, options).build(proto);
 }
 
-Model readModel(const std::string &path, const ReadOptions &options) {
-  detail::Source source;
+static void openSource(detail::Source &source, const std::string &path) {
   source.name = path;
   source.file = detail::mapFile(path);
   source.directory = std::filesystem::path(path).parent_path().string();
   if (source.directory.empty())
     source.directory = ".";
+}
+
+Model readModel(const std::string &path, const ReadOptions &options) {
+  detail::Source source;
+  openSource(source, path);
   return readSource(source, options);
+}
+
+struct ModelFile::Parsed {
+  detail::Source source;
+  onnx_wire::Model proto;
+};
+
+ModelFile::ModelFile(const std::string &path)
+    : parsed(std::make_unique<Parsed>()) {
+  openSource(parsed->source, path);
+  parse(parsed->source, parsed->proto);
+}
+
+ModelFile::~ModelFile() = default;
+
+Model ModelFile::read(const ReadOptions &options) const {
+  return detail::Builder(parsed->source, options).build(parsed->proto);
+}
+
+std::set<int64_t> ModelFile::initializerExtents() const {
+  std::set<int64_t> extents;
+  for (const auto &tensor : parsed->proto.graph().initializer())
+    extents.insert(tensor.dims().begin(), tensor.dims().end());
+  return extents;
+}
+
+std::set<std::string> ModelFile::leadingDims() const {
+  std::set<std::string> names;
+  for (const auto &info : parsed->proto.graph().input())
+    if (info.type().has_tensor_type() &&
+        info.type().tensor_type().shape().dim_size() > 0)
+      names.insert(info.type().tensor_type().shape().dim(0).dim_param());
+  return names;
 }
 
 Model readModelFromMemory(std::span<const std::byte> bytes,

@@ -65,6 +65,8 @@ private:
   template <typename Nodes> void buildNodes(const Nodes &nodes, Scope &scope);
   template <typename Nodes>
   std::vector<int> sortNodes(const Nodes &nodes, const Scope &scope);
+  void dropComputed(Graph &graph);
+  void noteFold(const std::string &name, const std::vector<Tensor> &results);
   void buildNode(const wire::Node &proto, int index, Scope &scope);
   void inlineFunction(const wire::Function &function, Node &node, Scope &scope);
   void buildIf(const wire::Node &proto, Node &node, Scope &scope);
@@ -94,6 +96,10 @@ private:
   std::map<const wire::Function *, Opsets> functionOpsets;
   std::unordered_set<std::string> nodeNames;
   int64_t nodesBuilt = 0;
+  /// Values that a node computes at run time although they are known here, for
+  /// this size of the dimensions (ReadOptions::keptNodes); later shapes are
+  /// inferred from their data.
+  std::set<std::pair<const Graph *, ValueId>> computed;
 };
 
 // Fold.cpp

@@ -169,6 +169,13 @@ std::string wireDtypeName(int64_t number) {
   return "type number " + std::to_string(number);
 }
 
+uint64_t hashOf(const Tensor &tensor) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (std::byte byte : tensor.bytes)
+    hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
 void checkTensorSize(const TensorType &type, const std::string &what) {
   constexpr uint64_t kMaxBytes = uint64_t{1} << 46;
   if (type.shape.size() > 64)

@@ -75,6 +75,9 @@ int32_t dtypeToWire(DType dtype);
 /// ONNX's name of a data type number ("FLOAT", "STRING", "INT4").
 std::string wireDtypeName(int64_t number);
 
+/// A hash of a tensor's bytes (FNV-1a); no cryptographic one.
+uint64_t hashOf(const Tensor &tensor);
+
 /// Elements of `shape` times the size of `dtype`, or an `Error` when a
 /// dimension is negative or the tensor could not exist on any machine (2^46
 /// bytes).

@@ -279,6 +279,30 @@ static std::string partBytes(DictionaryAttr parameter,
   concord_kernel_destroy(kernel);
   if (status != 0)
     return concord_kernel_last_error();
+  // With bounded dimensions, kernels of all sizes read the one packing.
+  if (auto others = parameter.getAs<ArrayAttr>("pack_like"))
+    for (auto other : others.getAsRange<StringAttr>()) {
+      concord_kernel_info otherInfo = {};
+      otherInfo.struct_size = sizeof(otherInfo);
+      if (concord_kernel_create(other.getValue().str().c_str(), &kernel,
+                                &otherInfo) != 0)
+        return concord_kernel_last_error();
+      std::vector<std::byte> again(info.packed_weight_bytes + 64);
+      void *at = again.data();
+      size_t room = again.size();
+      std::align(64, info.packed_weight_bytes, at, room);
+      status = otherInfo.packed_weight_bytes == info.packed_weight_bytes
+                   ? concord_kernel_pack(kernel, result.data(), at)
+                   : 0;
+      concord_kernel_destroy(kernel);
+      if (status != 0)
+        return concord_kernel_last_error();
+      if (otherInfo.packed_weight_bytes != info.packed_weight_bytes ||
+          std::memcmp(at, aligned, info.packed_weight_bytes) != 0)
+        return "is packed in another way at another size of a bounded "
+               "dimension (" +
+               other.getValue().str() + "); fix it with --dim NAME=N";
+    }
   packed.erase(packed.begin(),
                packed.begin() +
                    (static_cast<std::byte *>(aligned) - packed.data()));

@@ -14,6 +14,7 @@
 #include "lowering/Lowering.h"
 
 #include "comm/Comm.h"
+#include "common/Family.h"
 #include "concord/kernel.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -51,9 +52,15 @@ Results makeKernel(Context &context, const std::string &description,
     types.push_back(type);
   }
   unsigned results = types.size();
-  if (info.workspace_bytes) {
-    auto scratch = RankedTensorType::get(
-        {static_cast<int64_t>(info.workspace_bytes)}, builder.getI8Type());
+  // With bounded dimensions every kernel has some, of one size until the sizes
+  // that are needed at most are known (common/Family.h).
+  auto module =
+      builder.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  const bool bounded = module && module->hasAttr(kSizesPending);
+  const int64_t scratchBytes =
+      bounded ? 64 : static_cast<int64_t>(info.workspace_bytes);
+  if (scratchBytes) {
+    auto scratch = RankedTensorType::get({scratchBytes}, builder.getI8Type());
     inits.push_back(context.empty(scratch));
     types.push_back(scratch);
   }
@@ -63,7 +70,7 @@ Results makeKernel(Context &context, const std::string &description,
   auto op = comm::KernelOp::create(
       builder, context.loc(), types, builder.getStringAttr(description),
       present, inits, absentAttr,
-      info.workspace_bytes ? builder.getUnitAttr() : UnitAttr());
+      scratchBytes ? builder.getUnitAttr() : UnitAttr());
   return SmallVector<Value>(op.getResults().take_front(results));
 }
 

@@ -89,6 +89,16 @@ class EntryInfo(ctypes.Structure):
     ]
 
 
+class DimInfo(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("min", ctypes.c_int64),
+        ("max", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+    ]
+
+
 class ProgramInfo(ctypes.Structure):
     _fields_ = [
         ("struct_size", ctypes.c_uint32),
@@ -141,6 +151,13 @@ _PROTOTYPES = {
     "concord_program_bind_input": (None, [_PTR, _U32, _PTR]),
     "concord_program_bind_output": (None, [_PTR, _U32, _PTR]),
     "concord_program_bind_state": (None, [_PTR, _U32, _U32]),
+    "concord_program_num_dims": (None, [_PTR, _P(_U32)]),
+    "concord_program_dim": (None, [_PTR, _U32, _P(DimInfo)]),
+    "concord_program_bind_shape": (
+        None,
+        [_PTR, _U32, _P(ctypes.c_int64), _U32],
+    ),
+    "concord_program_prepare": (None, [_PTR]),
     "concord_program_input_data": (None, [_PTR, _U32, _P(_PTR)]),
     "concord_program_output_data": (None, [_PTR, _U32, _P(_PTR)]),
     "concord_program_step": (None, [_PTR]),

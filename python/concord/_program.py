@@ -134,6 +134,11 @@ class Program:
 
     ``inputs`` and ``outputs`` are lists of Entry in the model's order; ``meta`` is
     the artefact's metadata as a dict; ``digest`` names the plan.
+
+    ``dims`` are the bounded dimensions (``comm-opt --dim seq=1..512``): name to
+    ``(min, max)``. Such a program runs at the sizes that ``bind_shapes`` gives,
+    or the arrays of ``bind_input`` and ``run`` have; before, at the maximum. The
+    shapes of ``inputs`` and ``outputs`` are those in use.
     """
 
     def __init__(self, context, path, verify_weights=False):
@@ -157,9 +162,70 @@ class Program:
         self.arena_bytes = info.arena_bytes
         self.weight_bytes = info.weight_bytes
         self.meta = json.loads(info.meta_json)
+        self.dims = self._dims()
         self.inputs = self._entries("input")
         self.outputs = self._entries("output")
+        self._bounded = [
+            "extents" in entry for entry in self.meta.get("inputs", [])
+        ]
         self._bound = {}
+
+    def _dims(self):
+        count = ctypes.c_uint32()
+        self._library.concord_program_num_dims(self._handle, ctypes.byref(count))
+        dims = {}
+        for index in range(count.value):
+            info = _abi.made(_abi.DimInfo)
+            self._library.concord_program_dim(
+                self._handle, index, ctypes.byref(info)
+            )
+            dims[info.name.decode()] = (info.min, info.max)
+        return dims
+
+    def sizes(self):
+        """Sizes of the bounded dimensions now in use, by name."""
+        self._require_open()
+        result = {}
+        for index, name in enumerate(self.dims):
+            info = _abi.made(_abi.DimInfo)
+            self._library.concord_program_dim(
+                self._handle, index, ctypes.byref(info)
+            )
+            result[name] = info.size
+        return result
+
+    def bind_shapes(self, shapes):
+        """Let the steps to come run at these global shapes, a dict by input;
+        inputs that are left out follow. The same on all ranks. ConcordError when
+        a size is out of bounds, or two inputs contradict each other."""
+        self._require_open()
+        for name, shape in shapes.items():
+            index = self._index(self.inputs, name, "input")
+            self._bind_shape(index, shape)
+        self._prepare()
+
+    def _bind_shape(self, index, shape):
+        array = (ctypes.c_int64 * len(shape))(*shape)
+        self._library.concord_program_bind_shape(
+            self._handle, index, array, len(shape)
+        )
+
+    def _bind_local_shape(self, index, local):
+        """The same from what one rank holds of it."""
+        entry = self.inputs[index]
+        shape = list(local)
+        if len(shape) == len(entry.shape):
+            mesh = dict(self.meta.get("mesh", []))
+            for split in entry.sharding.get("splits", []):
+                shape[split["dim"]] *= mesh[split["axis"]]
+        self._bind_shape(index, shape)
+
+    def _prepare(self):
+        """Make what follows from new shapes, and read them."""
+        if self.dims:
+            self._library.concord_program_prepare(self._handle)
+            self.inputs = self._entries("input")
+            self.outputs = self._entries("output")
 
     def _entries(self, kind):
         count = ctypes.c_uint32()
@@ -223,12 +289,15 @@ class Program:
             self._library.concord_program_output_data, index, self.outputs[index]
         )
 
-    def _checked(self, entry, array, kind):
+    def _checked_dtype(self, entry, array, kind):
         if array.dtype != entry.numpy_dtype:
             raise TypeError(
                 f"{kind} {entry.name!r} is {entry.dtype} (NumPy "
                 f"{entry.numpy_dtype}), not {array.dtype}"
             )
+
+    def _checked(self, entry, array, kind):
+        self._checked_dtype(entry, array, kind)
         if array.shape != entry.local_shape:
             raise ValueError(
                 f"{kind} {entry.name!r} has local shape "
@@ -254,7 +323,14 @@ class Program:
             bind(self._handle, index, None)
             self._bound.pop((kind, index), None)
             return
-        self._checked(entries[index], array, kind)
+        if kind == "input" and self._bounded[index]:
+            self._checked_dtype(entries[index], array, kind)
+            self._bind_local_shape(index, array.shape)
+        elif kind == "input" or not self.dims:
+            self._checked(entries[index], array, kind)
+        else:
+            # It may be for a larger size than the one in use.
+            self._checked_dtype(entries[index], array, kind)
         if not array.flags.c_contiguous:
             raise ValueError(f"{kind} {name!r}: the array is not C-contiguous")
         if kind == "output" and not array.flags.writeable:
@@ -276,11 +352,18 @@ class Program:
         """Run once with what is bound. All ranks of the program call it. Raises
         ConcordError when a peer died, timed out or disagrees."""
         self._require_open()
+        self._prepare()
         self._library.concord_program_step(self._handle)
 
     def run(self, inputs):
         """Copy local arrays in (a dict by name; those left out keep what they
         had), run one step, and return copies of all outputs, by name."""
+        if self.dims:
+            for name, array in inputs.items():
+                index = self._index(self.inputs, name, "input")
+                if self._bounded[index]:
+                    self._bind_local_shape(index, np.shape(array))
+            self._prepare()
         for name, array in inputs.items():
             entry = self.inputs[self._index(self.inputs, name, "input")]
             array = np.asarray(array)

@@ -17,7 +17,8 @@ def run(path, inputs, steps=1, states=None, timeout=0.0, heap_bytes=0):
 
     ``inputs`` maps names to global arrays; for a per-rank input it is a list with
     one local array per rank. ``states`` maps inputs to the outputs that feed them
-    from step to step. Inputs that are not given are zeros. ``steps`` steps are
+    from step to step. Inputs that are not given are zeros; where dimensions are
+    bounded, the arrays' shapes say at which sizes to run. ``steps`` steps are
     run; the outputs of the last are returned, by name: global arrays, and a list
     of local ones for per-rank outputs. Raises the first rank's ConcordError, or
     ValueError when ranks that should hold the same data differ.
@@ -34,6 +35,17 @@ def run(path, inputs, steps=1, states=None, timeout=0.0, heap_bytes=0):
                 mesh = program.meta.get("mesh", [])
                 for name in inputs:
                     program._index(program.inputs, name, "input")
+                # First: a state that grows may get another buffer.
+                for source, target in (states or {}).items():
+                    program.bind_state(source, target)
+                if program.dims:
+                    program.bind_shapes(
+                        {
+                            name: np.shape(given)
+                            for name, given in inputs.items()
+                            if not isinstance(given, list)
+                        }
+                    )
                 for entry in program.inputs:
                     if entry.name in inputs:
                         given = inputs[entry.name]
@@ -45,8 +57,6 @@ def run(path, inputs, steps=1, states=None, timeout=0.0, heap_bytes=0):
                         program.input_view(entry.name)[...] = local
                     else:
                         program.input_view(entry.name)[...] = 0
-                for source, target in (states or {}).items():
-                    program.bind_state(source, target)
                 for _ in range(steps):
                     program.step()
                 parts[rank] = {

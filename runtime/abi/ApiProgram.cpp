@@ -195,7 +195,10 @@ int32_t concord_program_bind_state(concord_program *program, uint32_t input,
                   program->inputs.size(), program->outputs.size());
     const EntryInfo &in = program->inputs[input];
     const EntryInfo &out = program->outputs[output];
-    if (in.bytes != out.bytes || in.dtype != out.dtype)
+    bool grows = !in.globalExtents.empty() || !out.globalExtents.empty();
+    if (in.dtype != out.dtype ||
+        (grows ? in.globalShape.size() != out.globalShape.size()
+               : in.bytes != out.bytes))
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "state '%s' and '%s' differ in dtype or size",
                   in.name.c_str(), out.name.c_str());
@@ -204,6 +207,8 @@ int32_t concord_program_bind_state(concord_program *program, uint32_t input,
         return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                     "'%s' or '%s' is bound to another state already",
                     in.name.c_str(), out.name.c_str());
+    if (grows)
+      growStateBuffers(*program, input, output);
     program->state.emplace_back(input, output);
     return int32_t(CONCORD_OK);
   });
@@ -231,12 +236,67 @@ int32_t concord_program_output_data(concord_program *program, uint32_t index,
   return CONCORD_OK;
 }
 
+int32_t concord_program_num_dims(const concord_program *program,
+                                 uint32_t *out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  *out = uint32_t(program->dims.size());
+  return CONCORD_OK;
+}
+
+int32_t concord_program_dim(const concord_program *program, uint32_t index,
+                            concord_dim *out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(out);
+  if (index >= program->dims.size())
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "the program has %zu bounded dimensions", program->dims.size());
+  concord_dim value{};
+  value.name = program->dims[index].name.c_str();
+  value.min = program->dims[index].min;
+  value.max = program->dims[index].max;
+  value.size = program->dimSizes[index];
+  giveStruct(out, value);
+  return CONCORD_OK;
+}
+
+int32_t concord_program_bind_shape(concord_program *program, uint32_t index,
+                                   const int64_t *shape, uint32_t rank) {
+  CONCORD_NOT_NULL(program);
+  if (rank)
+    CONCORD_NOT_NULL(shape);
+  return guarded([&] {
+    CONCORD_ENTER(*program->context);
+    if (index >= program->inputs.size())
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT, "the program has %zu inputs",
+                  program->inputs.size());
+    return bindShape(*program, index, {shape, rank}, "input");
+  });
+}
+
+static int32_t prepare(concord_program &program) {
+  return guarded([&] {
+    prepareProgram(program);
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_program_prepare(concord_program *program) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_ENTER(*program->context);
+  return prepare(*program);
+}
+
 /// The step itself, entered.
 static int32_t step(concord_program &program) {
   Context &context = *program.context;
   if (context.running)
     return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
                 context.running->name.c_str());
+  // Other shapes than in the last step; else nothing happens here.
+  if (!program.dims.empty())
+    if (int32_t status = prepare(program))
+      return status;
   context.running = &program;
   if (concord_kernel_set_poll_hook)
     concord_kernel_set_poll_hook(pollHook, &context);
@@ -250,6 +310,8 @@ static int32_t step(concord_program &program) {
     program.lastOutputs[i] = program.outputData[i];
   for (auto [input, output] : program.state)
     std::swap(program.inputData[input], program.outputData[output]);
+  if (!program.dims.empty() && !program.state.empty())
+    followStates(program);
   return CONCORD_OK;
 }
 

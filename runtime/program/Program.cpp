@@ -72,6 +72,26 @@ std::vector<int64_t> shapeOf(const concord_program &program, const json &object,
   return shape;
 }
 
+std::vector<Extent> extentsOf(const concord_program &program,
+                              const json &object, const char *key,
+                              size_t rank) {
+  std::vector<Extent> extents;
+  if (!object.contains(key))
+    return extents;
+  for (const auto &text :
+       field<std::vector<std::string>>(program, object, key)) {
+    auto extent = Extent::parse(text, program.dims.size());
+    if (!extent)
+      corrupt(program, "the metadata's '" + std::string(key) + "' holds '" +
+                           text + "', which is no size");
+    extents.push_back(std::move(*extent));
+  }
+  if (extents.size() != rank)
+    corrupt(program, std::string("the metadata's '") + key +
+                         "' does not have the rank of the shape");
+  return extents;
+}
+
 EntryInfo readEntry(const concord_program &program, const json &object) {
   if (!object.is_object())
     corrupt(program, "an input or output in the metadata is not an object");
@@ -94,6 +114,11 @@ EntryInfo readEntry(const concord_program &program, const json &object) {
     if (__builtin_mul_overflow(entry.bytes, uint64_t(extent), &entry.bytes) ||
         entry.bytes > uint64_t(1) << 48)
       corrupt(program, "'" + entry.name + "' is impossibly large");
+  entry.globalExtents =
+      extentsOf(program, object, "extents", entry.globalShape.size());
+  entry.localExtents =
+      extentsOf(program, object, "local_extents", entry.localShape.size());
+  entry.maxBytes = entry.bytes;
   if (entry.arenaOffset >= 0 &&
       (uint64_t(entry.arenaOffset) > program.arenaBytes ||
        entry.bytes > program.arenaBytes - uint64_t(entry.arenaOffset)))
@@ -101,9 +126,10 @@ EntryInfo readEntry(const concord_program &program, const json &object) {
   return entry;
 }
 
-/// Reserve heap memory and make its pages present.
-char *reserve(concord_program &program, uint64_t bytes, uint64_t align,
-              const char *what) {
+} // namespace
+
+char *concord::rt::reserveMemory(concord_program &program, uint64_t bytes,
+                                 uint64_t align, const char *what) {
   char *block = program.context->heap.allocate(bytes, align);
   if (!block)
     raise(CONCORD_ERROR_OUT_OF_MEMORY,
@@ -117,6 +143,8 @@ char *reserve(concord_program &program, uint64_t bytes, uint64_t align,
   std::memset(block, 0, bytes);
   return block;
 }
+
+namespace {
 
 /// Classes of x86-64, in rising order.
 int cpuLevel(const std::string &name) {
@@ -205,6 +233,25 @@ void readMetadata(concord_program &program, json &meta) {
           "class",
           program.path.c_str(), target.c_str(), machine.c_str());
   program.arenaBytes = field<uint64_t>(program, meta, "arena_bytes");
+  for (const json &object : meta.value("dims", json::array())) {
+    BoundedDim dim;
+    if (!object.is_object())
+      corrupt(program, "a dimension in the metadata is not an object");
+    dim.name = field<std::string>(program, object, "name");
+    dim.min = field<int64_t>(program, object, "min");
+    dim.max = field<int64_t>(program, object, "max");
+    if (dim.min < 0 || dim.max < dim.min)
+      corrupt(program, "the bounds of dimension '" + dim.name + "' are wrong");
+    program.dims.push_back(dim);
+  }
+  for (const json &text : meta.value("sizes", json::array())) {
+    auto extent = text.is_string() ? Extent::parse(text.get<std::string>(),
+                                                   program.dims.size())
+                                   : std::nullopt;
+    if (!extent)
+      corrupt(program, "the metadata's 'sizes' holds what is no size");
+    program.sizeExtents.push_back(std::move(*extent));
+  }
   for (const json &entry : field<json>(program, meta, "inputs"))
     program.inputs.push_back(readEntry(program, entry));
   for (const json &entry : field<json>(program, meta, "outputs"))
@@ -248,43 +295,30 @@ void readPlan(concord_program &program, const json &meta) {
 
 void makeKernels(concord_program &program, const json &meta) {
   std::string lines = program.desc->kernels ? program.desc->kernels : "";
-  size_t number = 0;
   for (size_t at = 0; at < lines.size();) {
     size_t end = std::min(lines.find('\n', at), lines.size());
     std::string line = lines.substr(at, end - at);
     at = end + 1;
-    if (line.empty())
-      continue;
-    if (!concord_kernel_create)
-      raise(CONCORD_ERROR_NOT_SUPPORTED,
-            "%s needs compute kernels, but this library was built without them",
-            program.path.c_str());
-    concord_kernel_info info{};
-    info.struct_size = sizeof info;
-    concord_kernel *kernel = nullptr;
-    int32_t status = concord_kernel_create(line.c_str(), &kernel, &info);
-    if (status != CONCORD_OK)
-      raise(CONCORD_ERROR_KERNEL, "%s: kernel %zu (%s): %s",
-            program.path.c_str(), number, line.c_str(),
-            concord_kernel_last_error());
-    program.kernels.push_back(kernel);
-    // The compiler planned for these sizes; another library's kernel of the
-    // same description would write outside, or read another packing.
-    if (auto sizes = meta.find("kernel_sizes"); sizes != meta.end()) {
-      json want = json::array({info.workspace_bytes, info.packed_weight_bytes});
-      if (!sizes->is_array() || number >= sizes->size() ||
-          (*sizes)[number] != want)
-        raise(CONCORD_ERROR_KERNEL,
-              "%s: kernel %zu (%s) needs other workspace or packing than it "
-              "was compiled for; compile again with the comm-opt of this "
-              "library",
-              program.path.c_str(), number, line.c_str());
-    }
-    ++number;
+    if (!line.empty())
+      program.kernelLines.push_back(std::move(line));
   }
+  const size_t number = program.kernelLines.size();
   if (meta.contains("kernels") &&
       field<uint64_t>(program, meta, "kernels") != number)
     corrupt(program, "the number of kernels is not the metadata's");
+  if (meta.contains("kernel_sizes")) {
+    program.kernelNeeds = field<std::vector<std::pair<uint64_t, uint64_t>>>(
+        program, meta, "kernel_sizes");
+    if (program.kernelNeeds.size() != number)
+      corrupt(program, "'kernel_sizes' is not one entry per kernel");
+  }
+  for (size_t i = 0; i < number; ++i) {
+    const std::string &line = program.kernelLines[i];
+    bool sized = !program.dims.empty() && line.find('{') != std::string::npos;
+    program.fixedKernels.push_back(sized ? nullptr
+                                         : makeKernel(program, i, line));
+  }
+  program.kernels = program.fixedKernels;
 }
 
 void mapWeights(concord_program &program, const json &meta, bool verify) {
@@ -322,13 +356,15 @@ void makeBuffers(concord_program &program, const json &meta) {
   if (align & (align - 1) || align > kHugePage)
     corrupt(program, "the arena's alignment is not a power of two up to 2 MiB");
   if (program.arenaBytes)
-    program.arena = reserve(program, program.arenaBytes, align, "an arena");
+    program.arena =
+        reserveMemory(program, program.arenaBytes, align, "an arena");
   auto own = [&](const std::vector<EntryInfo> &entries,
                  std::vector<void *> &list) {
     for (const EntryInfo &entry : entries)
-      list.push_back(entry.arenaOffset >= 0 ? program.arena + entry.arenaOffset
-                                            : reserve(program, entry.bytes, 64,
-                                                      "an input or output"));
+      list.push_back(
+          entry.arenaOffset >= 0
+              ? program.arena + entry.arenaOffset
+              : reserveMemory(program, entry.bytes, 64, "an input or output"));
   };
   own(program.inputs, program.ownInputs);
   own(program.outputs, program.ownOutputs);
@@ -421,6 +457,38 @@ std::string siteText(const plan::Plan &plan, size_t site) {
 
 } // namespace
 
+concord_kernel *concord::rt::makeKernel(concord_program &program, size_t number,
+                                        const std::string &line) {
+  if (!concord_kernel_create)
+    raise(CONCORD_ERROR_NOT_SUPPORTED,
+          "%s needs compute kernels, but this library was built without them",
+          program.path.c_str());
+  concord_kernel_info info{};
+  info.struct_size = sizeof info;
+  concord_kernel *kernel = nullptr;
+  int32_t status = concord_kernel_create(line.c_str(), &kernel, &info);
+  if (status != CONCORD_OK)
+    raise(CONCORD_ERROR_KERNEL, "%s: kernel %zu (%s): %s", program.path.c_str(),
+          number, line.c_str(), concord_kernel_last_error());
+  // The compiler planned for these sizes; another library's kernel of the same
+  // description would write outside, or read another packing. With bounded
+  // dimensions the workspace is the most that any size needs.
+  if (number < program.kernelNeeds.size()) {
+    auto [workspace, packed] = program.kernelNeeds[number];
+    bool fits = program.dims.empty() ? info.workspace_bytes == workspace
+                                     : info.workspace_bytes <= workspace;
+    if (!fits || info.packed_weight_bytes != packed) {
+      concord_kernel_destroy(kernel);
+      raise(CONCORD_ERROR_KERNEL,
+            "%s: kernel %zu (%s) needs other workspace or packing than it "
+            "was compiled for; compile again with the comm-opt of this "
+            "library",
+            program.path.c_str(), number, line.c_str());
+    }
+  }
+  return kernel;
+}
+
 concord_program *
 concord::rt::loadProgram(Context &context, const char *path,
                          const concord_program_options &options) {
@@ -442,6 +510,11 @@ concord::rt::loadProgram(Context &context, const char *path,
                options.verify_weights ||
                    envInteger("CONCORD_VERIFY_WEIGHTS", 0));
     makeBuffers(*program, meta);
+    program->boundShapes.resize(program->inputs.size());
+    program->sizes.resize(program->sizeExtents.size());
+    for (const BoundedDim &dim : program->dims)
+      program->wantedSizes.push_back(dim.max);
+    prepareProgram(*program);
     prefaultCode(program->path);
     prepareSites(*program);
     for (const plan::Program &each : program->plan.programs)
@@ -484,6 +557,7 @@ concord::rt::loadProgram(Context &context, const char *path,
   args.inputs = program->inputData.data();
   args.outputs = program->outputData.data();
   args.kernels = program->kernels.data();
+  args.sizes = program->sizes.data();
   context.programs.push_back(program.get());
   return program.release();
 }
@@ -493,8 +567,13 @@ void concord::rt::dropProgram(concord_program *program) {
   std::erase(context.programs, program);
   for (concord_comm *comm : program->comms)
     dropComm(comm);
-  for (concord_kernel *kernel : program->kernels)
-    concord_kernel_destroy(kernel);
+  for (concord_kernel *kernel : program->fixedKernels)
+    if (kernel)
+      concord_kernel_destroy(kernel);
+  for (const SizedKernels &set : program->sizedKernels)
+    for (concord_kernel *kernel : set.kernels)
+      if (kernel)
+        concord_kernel_destroy(kernel);
   for (void *block : program->heapBlocks)
     context.heap.release(block);
   void *library = program->library;

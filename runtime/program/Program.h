@@ -13,6 +13,7 @@
 #ifndef CONCORD_RUNTIME_PROGRAM_PROGRAM_H
 #define CONCORD_RUNTIME_PROGRAM_PROGRAM_H
 
+#include "concord/extent.h"
 #include "context/Context.h"
 #include "program/Weights.h"
 
@@ -28,6 +29,23 @@ struct EntryInfo {
   std::string sharding;
   int64_t arenaOffset = -1;
   uint64_t bytes = 0; ///< of the local tensor
+  /// Where a dimension is bounded: shapes and bytes are what is bound now, and
+  /// these say how they follow; `maxBytes` is what a buffer must hold.
+  std::vector<Extent> globalExtents, localExtents;
+  uint64_t maxBytes = 0;
+};
+
+/// A bounded dimension (`--dim seq=1..512`).
+struct BoundedDim {
+  std::string name;
+  int64_t min = 0, max = 0;
+};
+
+/// Kernels for one choice of sizes.
+struct SizedKernels {
+  std::vector<int64_t> dims;
+  std::vector<concord_kernel *>
+      kernels; ///< those that depend on sizes, else null
 };
 
 /// One site of the plan, ready to be issued.
@@ -53,7 +71,20 @@ struct concord_program {
   char *arena = nullptr;
   concord::rt::Weights weights;
   std::vector<const void *> parameters;
-  std::vector<concord_kernel *> kernels;
+  std::vector<concord_kernel *> kernels; ///< in use now
+  /// Bounded dimensions: their sizes now and after the next prepare, what
+  /// follows from them, and the kernels of sizes used before.
+  std::vector<concord::rt::BoundedDim> dims;
+  std::vector<int64_t> dimSizes, wantedSizes;
+  std::vector<concord::Extent> sizeExtents;
+  std::vector<int64_t> sizes;
+  std::vector<std::string> kernelLines;
+  std::vector<std::pair<uint64_t, uint64_t>> kernelNeeds; ///< workspace, packed
+  std::vector<concord_kernel *>
+      fixedKernels; ///< null where a size is in the line
+  std::deque<concord::rt::SizedKernels> sizedKernels; ///< last used first
+  std::vector<std::vector<int64_t>> boundShapes; ///< per input, until prepare
+  std::string stateError; ///< why the state cannot grow any further
   std::vector<concord::rt::EntryInfo> inputs, outputs;
   std::vector<void *> inputData, outputData; ///< bound now
   std::vector<void *> ownInputs, ownOutputs; ///< made by the program
@@ -75,6 +106,24 @@ concord_program *loadProgram(Context &context, const char *path,
                              const concord_program_options &options);
 /// Release everything of a program.
 void dropProgram(concord_program *program);
+
+/// The sizes of what is bound from now on (Shapes.cpp). `what` opens messages.
+int32_t bindShape(concord_program &program, uint32_t index,
+                  std::span<const int64_t> shape, const char *what);
+/// Make kernels and sizes for the shapes that are bound. Allocates; nothing
+/// happens when no size has changed. Throws Error.
+void prepareProgram(concord_program &program);
+/// Kernels of `line`, checked against what was planned for. Throws Error.
+concord_kernel *makeKernel(concord_program &program, size_t number,
+                           const std::string &line);
+/// The program's own buffer for a state: large enough for both of its ends.
+void growStateBuffers(concord_program &program, uint32_t input,
+                      uint32_t output);
+/// After a step: the states' inputs take their outputs' shapes.
+void followStates(concord_program &program);
+/// Reserve heap memory and make its pages present. Throws Error.
+char *reserveMemory(concord_program &program, uint64_t bytes, uint64_t align,
+                    const char *what);
 
 /// Generated code's calls, on the program being run (Issue.cpp).
 int32_t issueSite(Context &context, uint32_t site,

@@ -34,8 +34,9 @@ static cl::opt<int64_t>
                 cl::init(0), cl::value_desc("N"), cl::cat(category));
 static cl::list<std::string>
     dimOption("dim",
-              cl::desc("Fix a symbolic dimension of the model, e.g. seq=128"),
-              cl::value_desc("NAME=N"), cl::cat(category));
+              cl::desc("Fix a symbolic dimension of the model (seq=128), or "
+                       "bound it: one program for all sizes (seq=1..512)"),
+              cl::value_desc("NAME=N|NAME=MIN..MAX"), cl::cat(category));
 static cl::list<std::string>
     shapeOption("shape", cl::desc("Shape of an input, e.g. x=1x3x224x224"),
                 cl::value_desc("INPUT=AxBxC"), cl::cat(category));
@@ -98,16 +99,35 @@ CompileOptions collectCompileOptions(std::string &error) {
   }
   options.read.world = options.world;
   for (const std::string &text : dimOption) {
-    int64_t size;
-    if (!parsePair(text, key, value) || value.getAsInteger(10, size) ||
-        size < 1) {
-      error = "--dim takes NAME=N with a positive N, not '" + text + "'";
-      if (value.contains(".."))
-        error += "; bounded dimensions are not supported, compile for the size "
-                 "that is run";
+    int64_t least, most;
+    bool good = parsePair(text, key, value);
+    if (value.contains("..")) {
+      auto [low, high] = value.split("..");
+      if (!good || low.getAsInteger(10, least) || high.getAsInteger(10, most) ||
+          least < 0 || most < 1 || least > most || most > int64_t(1) << 31) {
+        error = "--dim takes NAME=MIN..MAX with 0 <= MIN <= MAX, not '" + text +
+                "'";
+        return options;
+      }
+    } else {
+      if (!good || value.getAsInteger(10, least) || least < 1) {
+        error =
+            "--dim takes NAME=N with a positive N, or NAME=MIN..MAX, not '" +
+            text + "'";
+        return options;
+      }
+      most = least;
+    }
+    if (options.read.dims.count(key.str()) ||
+        llvm::any_of(options.bounded,
+                     [&](auto &dim) { return dim.name == key; })) {
+      error = "--dim " + key.str() + " is given twice";
       return options;
     }
-    options.read.dims[key.str()] = size;
+    if (least == most)
+      options.read.dims[key.str()] = least;
+    else
+      options.bounded.push_back({key.str(), least, most});
   }
   for (const std::string &text : shapeOption) {
     onnx::Shape shape;

@@ -10,6 +10,7 @@
 
 #include "import/OnnxImport.h"
 
+#include "concord/onnx/Family.h"
 #include "concord/onnx/Reader.h"
 
 #include <string>
@@ -22,6 +23,8 @@ struct CompileOptions {
   int64_t world = 1;
   std::map<int64_t, std::string> groupTypes;
   onnx::ReadOptions read;
+  /// `--dim seq=1..512`, in the order given.
+  std::vector<onnx::BoundedDim> bounded;
 };
 
 /// Collects the options from the command line; sets `error` on a bad one.

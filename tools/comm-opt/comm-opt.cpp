@@ -17,10 +17,12 @@
 #include "Summary.h"
 #include "comm/Comm.h"
 #include "common/Artefact.h"
+#include "common/Family.h"
 #include "common/PlanBuilder.h"
 #include "concord/stablehlo/Reader.h"
 #include "import/HloImport.h"
 #include "onnx/Onnx.h"
+#include "partition/Solutions.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Diagnostics.h"
@@ -289,6 +291,214 @@ LogicalResult verifyRoundtrip(ModuleOp module) {
   return success();
 }
 
+/// The members of a program with bounded dimensions, and what owns them.
+struct BoundedProgram {
+  Members members;
+  SmallVector<OwningOpRef<ModuleOp>> owners;
+  OwningOpRef<ModuleOp> text; ///< where they were read from MLIR
+
+  void add(OwningOpRef<ModuleOp> module) {
+    members.modules.push_back(*module);
+    owners.push_back(std::move(module));
+  }
+};
+
+/// `comm.dims`: [name, least, greatest] of each bounded dimension.
+ArrayAttr dimsAttr(Builder &builder,
+                   const std::vector<onnx::BoundedDim> &dims) {
+  SmallVector<Attribute> list;
+  for (const onnx::BoundedDim &dim : dims)
+    list.push_back(builder.getArrayAttr({builder.getStringAttr(dim.name),
+                                         builder.getI64IntegerAttr(dim.min),
+                                         builder.getI64IntegerAttr(dim.max)}));
+  return builder.getArrayAttr(list);
+}
+
+/// Read an ONNX model at the sizes of its members.
+LogicalResult importMembers(MLIRContext &context, const CompileOptions &options,
+                            BoundedProgram &program) {
+  std::string message;
+  auto buffer = openInputFile(inputFile, &message);
+  if (inputFile.find("{rank}") != std::string::npos)
+    return fail("a model per rank cannot have bounded dimensions; fix them "
+                "with --dim NAME=N");
+  if (!buffer)
+    return fail(message);
+  if (importAs.empty() ? sniff(buffer->getBuffer()) != Format::Onnx
+                       : importAs != "onnx")
+    return fail(inputFile + ": --dim NAME=MIN..MAX is for ONNX models");
+  buffer.reset();
+  int64_t batchMultiple = 1;
+  for (auto &[name, size] : options.mesh)
+    if (name == "dp")
+      batchMultiple = size;
+  ImportOptions import;
+  import.mesh = options.mesh;
+  import.world = options.world;
+  import.groupTypes = options.groupTypes;
+  Builder builder(&context);
+  try {
+    onnx::Family family(inputFile, options.read, options.bounded, options.world,
+                        batchMultiple);
+    program.members.dims = family.dims();
+    program.members.points = family.points();
+    for (size_t i = 0; i < family.points().size(); ++i) {
+      std::vector<onnx::Model> models;
+      models.push_back(family.member(i));
+      OwningOpRef<ModuleOp> module =
+          importOnnx(&context, models, inputFile, import);
+      if (!module)
+        return failure();
+      (*module)->setAttr(kDims, dimsAttr(builder, family.dims()));
+      (*module)->setAttr("comm.point",
+                         builder.getDenseI64ArrayAttr(family.points()[i]));
+      (*module)->setAttr(kSizesPending, builder.getUnitAttr());
+      program.add(std::move(module));
+    }
+  } catch (const std::exception &error) {
+    return fail(error.what());
+  }
+  return success();
+}
+
+/// A module that was saved with members in it: takes them out.
+LogicalResult takeMembers(OwningOpRef<ModuleOp> text, BoundedProgram &program) {
+  auto dims = (*text)->getAttrOfType<ArrayAttr>(kDims);
+  for (Attribute entry : dims ? dims.getValue() : ArrayRef<Attribute>()) {
+    auto dim = dyn_cast<ArrayAttr>(entry);
+    auto name =
+        dim && dim.size() == 3 ? dyn_cast<StringAttr>(dim[0]) : StringAttr();
+    auto low = name ? dyn_cast<IntegerAttr>(dim[1]) : IntegerAttr();
+    auto high = low ? dyn_cast<IntegerAttr>(dim[2]) : IntegerAttr();
+    if (!high || low.getInt() < 0 || high.getInt() < low.getInt())
+      return fail("comm.dims is a list of [name, least, greatest]");
+    program.members.dims.push_back(
+        {name.getValue().str(), low.getInt(), high.getInt()});
+  }
+  for (ModuleOp member : text->getOps<ModuleOp>()) {
+    auto point = member->getAttrOfType<DenseI64ArrayAttr>("comm.point");
+    if (!point ||
+        static_cast<size_t>(point.size()) != program.members.dims.size())
+      return fail("a member of a program with bounded dimensions says by "
+                  "comm.point for which sizes it is");
+    program.members.points.emplace_back(point.asArrayRef());
+    program.add(ModuleOp(member->clone()));
+  }
+  if (program.members.points.size() < 3)
+    return fail("a program with bounded dimensions has at least three members");
+  return success();
+}
+
+/// All members in one module, as text.
+LogicalResult writeMembers(BoundedProgram &program) {
+  ModuleOp first = program.members.modules[0];
+  Builder builder(first.getContext());
+  OwningOpRef<ModuleOp> top = ModuleOp::create(builder.getUnknownLoc());
+  for (StringRef name : {"comm.mesh", "comm.name", "comm.phase", "comm.world"})
+    if (Attribute attr = first->getAttr(name))
+      (*top)->setAttr(name, attr);
+  (*top)->setAttr(kDims, dimsAttr(builder, program.members.dims));
+  for (auto [i, owner] : llvm::enumerate(program.owners)) {
+    (*owner)->removeAttr("comm.explain");
+    (*owner)->setAttr("sym_name", builder.getStringAttr("member" + Twine(i)));
+    top->push_back(owner.release());
+  }
+  return writeMlir(*top);
+}
+
+LogicalResult runBounded(MLIRContext &context, const CompileOptions &options,
+                         PassManager &manager, BoundedProgram &program) {
+  if (emit == "hlo")
+    return fail(
+        "--emit=hlo needs fixed dimensions; fix them with --dim NAME=N");
+  Members &members = program.members;
+  const bool artefact = emit == "so" || emit == "obj";
+  StringRef stem =
+      llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
+  auto runAll = [&](PassManager &passes) {
+    for (auto [i, module] : llvm::enumerate(members.modules)) {
+      // What is said of one member is said of all.
+      std::unique_ptr<ScopedDiagnosticHandler> quiet;
+      if (i)
+        quiet = std::make_unique<ScopedDiagnosticHandler>(
+            &context, [](Diagnostic &diagnostic) {
+              return success(
+                  diagnostic.getSeverity() == DiagnosticSeverity::Warning ||
+                  diagnostic.getSeverity() == DiagnosticSeverity::Remark);
+            });
+      if (failed(passes.run(module)))
+        return failure();
+      // All members are split like the first one.
+      if (i == 0)
+        if (Attribute solutions = module->getAttr(partition::kSolutions))
+          for (ModuleOp other : members.modules)
+            other->setAttr(partition::kSolutions, solutions);
+    }
+    for (ModuleOp module : members.modules)
+      if (getPhase(module) >= Phase::Partitioned)
+        module->removeAttr(partition::kSolutions);
+    return success();
+  };
+  for (auto [i, module] : llvm::enumerate(members.modules)) {
+    module->setAttr("comm.name", StringAttr::get(&context, stem));
+    if (explainOption && i == 0)
+      module->setAttr("comm.explain", UnitAttr::get(&context));
+  }
+  if (failed(runAll(manager)))
+    return failure();
+  if (artefact) {
+    PassManager planned(&context);
+    PipelineOptions standard;
+    buildPipeline(planned, standard);
+    if (failed(runAll(planned)))
+      return failure();
+  }
+  // Bufferized, and waiting for the sizes of buffers.
+  if (members.modules[0]->hasAttr(kSizesPending) &&
+      getPhase(members.modules[0]) == Phase::Planned) {
+    if (failed(shareBufferSizes(members)))
+      return failure();
+    for (ModuleOp module : members.modules)
+      setPhase(module, Phase::Ordered);
+    PassManager placed(&context);
+    placed.addPass(createCommPlanWorkspace());
+    placed.addPass(createCommVerifyWorkspace());
+    placed.addPass(createCommVerifyOrder());
+    if (failed(runAll(placed)))
+      return failure();
+  }
+  if (summaryOption) {
+    llvm::errs() << "bounded dimensions; collectives and bytes at "
+                 << onnx::describePoint(members.dims, members.points[0])
+                 << ", the arena for their maximum\n";
+    printSummary(members.modules[0], llvm::errs());
+  }
+  if (emit == "plan") {
+    std::vector<plan::Plan> plans;
+    for (ModuleOp module : members.modules) {
+      FailureOr<plan::Plan> plan =
+          buildPlan(module, getPhase(module) >= Phase::Planned);
+      if (failed(plan))
+        return failure();
+      plans.push_back(std::move(*plan));
+    }
+    FailureOr<plan::Plan> plan = mergePlans(members, std::move(plans));
+    if (failed(plan))
+      return failure();
+    std::string error = writeFile(outputFile, plan::toJson(*plan) + "\n");
+    return error.empty() ? success() : fail(error);
+  }
+  if (!artefact)
+    return writeMembers(program);
+  PassManager lowered(&context);
+  PipelineOptions rest;
+  rest.to = "lowered";
+  buildPipeline(lowered, rest);
+  if (failed(runAll(lowered)) || failed(mergeLowered(members)))
+    return failure();
+  return writeOutput(members.modules[0]);
+}
+
 LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   std::string error;
   CompileOptions options = collectCompileOptions(error);
@@ -303,9 +513,28 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   context.loadDialect<comm::CommDialect, onnxir::OnnxDialect>();
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context, llvm::errs());
-  OwningOpRef<ModuleOp> module = readInput(context, options);
-  if (!module)
-    return failure();
+  BoundedProgram bounded;
+  OwningOpRef<ModuleOp> module;
+  if (!options.bounded.empty()) {
+    if (failed(importMembers(context, options, bounded)))
+      return failure();
+  } else {
+    module = readInput(context, options);
+    if (!module)
+      return failure();
+    if ((*module)->hasAttr(kDims) && !(*module)->hasAttr("comm.point") &&
+        failed(takeMembers(std::move(module), bounded)))
+      return failure();
+  }
+  if (!bounded.owners.empty()) {
+    PassManager manager(&context);
+    if (failed(applyPassManagerCLOptions(manager)))
+      return failure();
+    applyDefaultTimingPassManagerCLOptions(manager);
+    if (failed(config.setupPassPipeline(manager)))
+      return failure();
+    return runBounded(context, options, manager, bounded);
+  }
   StringRef stem =
       llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
   (*module)->setAttr("comm.name", StringAttr::get(&context, stem));

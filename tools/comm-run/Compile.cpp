@@ -13,6 +13,7 @@
 
 #include "Compile.h"
 
+#include "Shapes.h"
 #include "common/CpuClass.h"
 #include "common/Files.h"
 #include "concord/plan.h"
@@ -399,10 +400,7 @@ Artefact obtainArtefact(const Options &options) {
   Artefact artefact;
   Source source = classify(options.program);
   if (source.kind == Source::Kind::Artefact) {
-    if (!options.compile.empty())
-      throw Error(options.program + " is compiled already, so '" +
-                  options.compile.front() +
-                  "' cannot be applied; it is not an option of comm-run");
+    (void)runDims(options); // refuses all other options
     artefact.path = options.program;
     return artefact;
   }

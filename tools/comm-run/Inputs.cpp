@@ -209,7 +209,10 @@ std::vector<InputSources> resolveInputs(const Options &options,
       throw Error(option + "the program has no output '" + output +
                   "'; its outputs are " + listNames(meta.outputs));
     const Entry &a = meta.inputs[in], &b = meta.outputs[out];
-    if (a.dtype != b.dtype || a.shape != b.shape)
+    // With bounded dimensions a state may grow; chooseSizes follows it.
+    bool grows = !a.extents.empty() || !b.extents.empty();
+    if (a.dtype != b.dtype ||
+        (grows ? a.shape.size() != b.shape.size() : a.shape != b.shape))
       throw Error(option + "the input is " + typeOf(a) + ", the output " +
                   typeOf(b) + "; a state keeps its type");
     bool sameSplits = std::equal(

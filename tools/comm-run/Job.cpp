@@ -218,10 +218,11 @@ fs::path Job::traceFile(int64_t rank) const {
   return folder() / ("trace." + std::to_string(rank) + ".json");
 }
 
-void Job::writeInputs(const std::vector<InputSources> &sources) {
+void Job::writeInputs(const std::vector<InputSources> &sources,
+                      const std::vector<Entry> &fills) {
   for (size_t i = 0; i < meta.inputs.size(); ++i) {
     checkInterrupted();
-    const Entry &entry = meta.inputs[i];
+    const Entry &entry = fills[i];
     if (entry.kind == Entry::Kind::PerRank) {
       for (int64_t rank = 0; rank < meta.world; ++rank)
         writeFile(inputFile(i, rank),
@@ -243,11 +244,15 @@ void Job::writeInputs(const std::vector<InputSources> &sources) {
                 {"warmup", options.warmup},
                 {"json", statsFile(rank).string()}};
     json &inputs = job["inputs"] = json::array();
-    for (size_t i = 0; i < meta.inputs.size(); ++i)
-      inputs.push_back(
-          {{"name", meta.inputs[i].name},
-           {"file", inputFile(i, representative(meta, meta.inputs[i], rank))
-                        .string()}});
+    for (size_t i = 0; i < meta.inputs.size(); ++i) {
+      json input = {
+          {"name", meta.inputs[i].name},
+          {"file",
+           inputFile(i, representative(meta, meta.inputs[i], rank)).string()}};
+      if (!meta.inputs[i].extents.empty())
+        input["shape"] = meta.inputs[i].shape;
+      inputs.push_back(std::move(input));
+    }
     json &outputs = job["outputs"] = json::array();
     for (size_t i = 0; i < meta.outputs.size(); ++i)
       outputs.push_back({{"name", meta.outputs[i].name},

@@ -33,9 +33,11 @@ public:
       const ProgramMeta &meta);
   ~Job();
 
-  /// Write the slices of the inputs and the job files. Throws Error,
-  /// Interrupted.
-  void writeInputs(const std::vector<InputSources> &sources);
+  /// Write the slices of the inputs and the job files; `fills` are the inputs
+  /// with the shapes that are written (one that grows with a state has data for
+  /// the last step). Throws Error, Interrupted.
+  void writeInputs(const std::vector<InputSources> &sources,
+                   const std::vector<Entry> &fills);
 
   /// Start the ranks, hand on what they print (each line prefixed with its rank
   /// when there are several), wait for all.

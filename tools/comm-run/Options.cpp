@@ -63,6 +63,8 @@ Inputs come from .npy, .pb (ONNX TensorProto) or .raw files, or are made:
 `--input NAME=fill:1` sets every element, `--input NAME=range:0..30522` draws
 integers in [0, 30522). An input that is not given is drawn from --seed: floats
 from the normal distribution, integers 0 or 1; a --state input begins as zeros.
+A program compiled with --dim seq=1..512 runs at the sizes of its input files, or
+of --dim seq=37 when it is a .so; a state that grows begins with its least size.
 
 Exit codes: 0 ok; 1 a difference from --expect; 2 wrong usage or unusable input;
 3 compiling failed; 4 a rank failed; 5 --timeout ran out; 128 + signal when

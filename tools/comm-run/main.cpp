@@ -16,6 +16,7 @@
 #include "Inputs.h"
 #include "Job.h"
 #include "Report.h"
+#include "Shapes.h"
 #include "common/CpuClass.h"
 #include "common/Files.h"
 #include "common/Npy.h"
@@ -138,13 +139,22 @@ int runProgram(const Options &options) {
   ProgramMeta meta = readMeta(artefact.path);
   checkArtefact(options, artefact, meta);
   std::vector<InputSources> sources = resolveInputs(options, meta);
+  std::vector<Entry> fills;
+  if (std::string sizes = chooseSizes(options, sources, meta, fills);
+      !sizes.empty())
+    std::fprintf(stderr, "comm-run: sizes: %s\n", sizes.c_str());
+  else if (meta.dims.empty() && !artefact.compiled && !options.compile.empty())
+    throw Error(options.program +
+                ": has no bounded dimensions, so --dim cannot "
+                "be applied; compile the model with "
+                "--dim NAME=MIN..MAX");
   sayInputs(meta, sources, options);
 
   Job job(options, artefact.path, meta);
   if (options.keep)
     std::fprintf(stderr, "comm-run: the job's folder is %s\n",
                  job.folder().c_str());
-  job.writeInputs(sources);
+  job.writeInputs(sources, fills);
   if (options.verbose)
     std::fprintf(stderr, "comm-run: starting %lld ranks of %s\n",
                  static_cast<long long>(meta.world), artefact.path.c_str());

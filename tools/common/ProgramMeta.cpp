@@ -117,6 +117,18 @@ public:
             integer(member(value, "bytes"), "a parameter's 'bytes'", 0,
                     int64_t(1) << 40));
       }
+    if (auto it = root.find("dims"); it != root.end())
+      for (const json &value : array(*it, "'dims'", 64)) {
+        if (!value.is_object())
+          fail("a dimension is not an object");
+        BoundedDim dim;
+        dim.name = string(member(value, "name"), "a dimension's 'name'");
+        dim.min = integer(member(value, "min"), "a dimension's 'min'", 0,
+                          int64_t(1) << 46);
+        dim.max = integer(member(value, "max"), "a dimension's 'max'", dim.min,
+                          int64_t(1) << 46);
+        meta.dims.push_back(std::move(dim));
+      }
     entries(member(root, "inputs"), "'inputs'", meta, meta.inputs);
     entries(member(root, "outputs"), "'outputs'", meta, meta.outputs);
     return meta;
@@ -177,6 +189,17 @@ private:
       bad("shape " + shapeToString(entry.shape) + " is too large");
     if (auto it = value.find("dims"); it != value.end() && !it->empty())
       bounds(*it, entry);
+    if (auto it = value.find("extents"); it != value.end()) {
+      for (const json &text : array(*it, "'extents'", kMaxRank)) {
+        auto extent =
+            Extent::parse(string(text, "an extent"), meta.dims.size());
+        if (!extent)
+          bad("an extent is no polynomial of the dimensions");
+        entry.extents.push_back(std::move(*extent));
+      }
+      if (entry.extents.size() != entry.shape.size())
+        bad("'extents' and 'shape' differ in length");
+    }
     const json &sharding = member(value, "sharding");
     if (!sharding.is_object())
       bad("'sharding' is not an object");
@@ -262,6 +285,28 @@ std::vector<int64_t> ProgramMeta::coordinates(int64_t rank) const {
     rank /= mesh[i].second;
   }
   return result;
+}
+
+void ProgramMeta::resize(Entry &entry, std::span<const int64_t> sizes) const {
+  for (size_t d = 0; d < entry.extents.size(); ++d) {
+    auto value = entry.extents[d].at(sizes);
+    if (!value || *value < 0)
+      throw Error("'" + entry.name + "': dimension " + std::to_string(d) +
+                  " cannot be made for these sizes");
+    entry.shape[d] = *value;
+  }
+  entry.localShape = entry.shape;
+  for (const Split &split : entry.splits) {
+    int64_t size = mesh[split.axis].second;
+    int64_t &dim = entry.localShape[split.dim];
+    if (dim % split.outer != 0 || dim / split.outer % size != 0)
+      throw Error(
+          "'" + entry.name + "': dimension " + std::to_string(split.dim) +
+          " is " + std::to_string(entry.shape[split.dim]) +
+          ", which the mesh axis '" + mesh[split.axis].first + "' of " +
+          std::to_string(size) + " ranks does not divide into equal parts");
+    dim /= size;
+  }
 }
 
 ProgramMeta parseMeta(std::string_view text, const std::string &name) {

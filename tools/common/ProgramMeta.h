@@ -14,6 +14,7 @@
 #define CONCORD_TOOLS_COMMON_PROGRAMMETA_H
 
 #include "common/HostTensor.h"
+#include "concord/extent.h"
 
 #include <filesystem>
 #include <utility>
@@ -35,9 +36,16 @@ struct Entry {
   Shape shape; ///< global; the maximum where a dimension is bounded
   /// Least and greatest size per dimension; empty when all are fixed.
   std::vector<std::pair<int64_t, int64_t>> bounds;
+  std::vector<Extent> extents; ///< of `shape`; empty when all are fixed
   Kind kind = Kind::Replicated;
   std::vector<Split> splits;
   Shape localShape;
+};
+
+/// A bounded dimension of the model.
+struct BoundedDim {
+  std::string name;
+  int64_t min = 0, max = 0;
 };
 
 struct ProgramMeta {
@@ -50,9 +58,13 @@ struct ProgramMeta {
   uint64_t parameterBytes = 0; ///< over all ranks, shared sections once
   std::vector<Entry> inputs, outputs;
   std::vector<std::string> assumes;
+  std::vector<BoundedDim> dims;
 
   /// Coordinates of `rank` on the mesh: row-major, the last axis fastest.
   std::vector<int64_t> coordinates(int64_t rank) const;
+  /// The shapes of an input or output at sizes of the dimensions. Throws Error
+  /// where the mesh does not divide them.
+  void resize(Entry &entry, std::span<const int64_t> sizes) const;
 };
 
 /// Parse and check the JSON. `name` begins the message of the Error that is

@@ -27,7 +27,8 @@ using nlohmann::json;
 static std::vector<TensorFile> tensorFiles(const json &root, const char *key) {
   std::vector<TensorFile> files;
   for (const json &entry : root.value(key, json::array()))
-    files.push_back({entry.at("name"), entry.at("file")});
+    files.push_back({entry.at("name"), entry.at("file"),
+                     entry.value("shape", std::vector<int64_t>())});
   return files;
 }
 
@@ -59,7 +60,7 @@ JobFile concord::tools::readJobFile(const std::string &path) {
 }
 
 void concord::tools::readTensor(const std::string &path, void *target,
-                                uint64_t bytes) {
+                                uint64_t bytes, bool orLess) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     throw std::runtime_error(path + ": " + std::strerror(errno));
@@ -67,6 +68,8 @@ void concord::tools::readTensor(const std::string &path, void *target,
   std::string problem;
   if (::fstat(fd, &info) != 0)
     problem = std::strerror(errno);
+  else if (orLess && uint64_t(info.st_size) < bytes)
+    bytes = uint64_t(info.st_size);
   else if (uint64_t(info.st_size) != bytes)
     problem = std::to_string(info.st_size) + " bytes, but the input needs " +
               std::to_string(bytes);

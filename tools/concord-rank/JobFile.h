@@ -10,6 +10,8 @@
 // Job: {"program": "path.so",
 //       "inputs":  [{"name": N, "file": F}...],   raw little-endian, dense, the
 //                                                 rank's local shape
+//                  with "shape": [d0, ...], the global shape of the first step,
+//                  where a dimension is bounded
 //       "outputs": [{"name": N, "file": F}...],   written likewise
 //       "repeat": K, "warmup": W,                 K >= 1 measured steps after W
 //       "state": [{"input": N, "output": N}...],  bound before the first step
@@ -44,6 +46,7 @@ namespace concord::tools {
 
 struct TensorFile {
   std::string name, file;
+  std::vector<int64_t> shape; ///< global, of the first step; where bounded
 };
 
 struct JobFile {
@@ -57,8 +60,10 @@ struct JobFile {
 /// Read a job file. Throws std::runtime_error with one line for people.
 JobFile readJobFile(const std::string &path);
 
-/// Read exactly `bytes` bytes, the whole file, to `target`.
-void readTensor(const std::string &path, void *target, uint64_t bytes);
+/// Read exactly `bytes` bytes, the whole file, to `target`; `orLess`: the whole
+/// file, which may be shorter.
+void readTensor(const std::string &path, void *target, uint64_t bytes,
+                bool orLess = false);
 /// Write a file, or leave none behind.
 void writeWhole(const std::string &path, const void *data, uint64_t bytes);
 

@@ -183,6 +183,7 @@ private:
   concord_comm *world = nullptr;
   int32_t ownRank = -1, ranks = 1;
   int64_t loadTime = 0;
+  bool grows = false; ///< a state's size may change from step to step
   std::vector<int64_t> begins, ends;
   long minorFaults = 0;
   Trace trace;
@@ -225,17 +226,29 @@ void Runner::load() {
   int64_t start = now();
   check(concord_program_load(context, job.program.c_str(), &options, &program));
   loadTime = now() - start;
+  // First, because it may give a state that grows another buffer.
+  for (const auto &[input, output] : job.state)
+    check(concord_program_bind_state(program, find(true, input),
+                                     find(false, output)));
   for (const TensorFile &input : job.inputs) {
     uint32_t index = find(true, input.name);
     void *data = nullptr;
     check(concord_program_input_data(program, index, &data));
-    readTensor(input.file, data, entry(true, index).local_bytes);
+    // Shapes are the largest ones until they are bound.
+    readTensor(input.file, data, entry(true, index).local_bytes,
+               !input.shape.empty());
   }
+  for (const TensorFile &input : job.inputs)
+    if (!input.shape.empty())
+      check(concord_program_bind_shape(program, find(true, input.name),
+                                       input.shape.data(),
+                                       uint32_t(input.shape.size())));
+  check(concord_program_prepare(program));
   for (const TensorFile &output : job.outputs)
     find(false, output.name);
-  for (const auto &[input, output] : job.state)
-    check(concord_program_bind_state(program, find(true, input),
-                                     find(false, output)));
+  uint32_t dims = 0;
+  check(concord_program_num_dims(program, &dims));
+  grows = dims && !job.state.empty();
 }
 
 void Runner::steps() {
@@ -263,6 +276,14 @@ void Runner::steps() {
     trace.recording =
         i >= job.warmup && (job.traceSteps == 0 || measured < job.traceSteps);
     trace.step = uint32_t(measured);
+    if (grows) {
+      // What a new size needs is made between steps, not within one.
+      if (i > 1)
+        callMarker("concord_memcount_pause");
+      check(concord_program_prepare(program));
+      if (i > 1)
+        callMarker("concord_memcount_resume");
+    }
     int64_t begin = now();
     int32_t status = concord_program_step(program);
     int64_t end = now();

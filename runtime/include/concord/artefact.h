@@ -22,6 +22,8 @@
 |*    "parameters":[{"section":"w#0","bytes":N,"hash":"<hex>"}...],
 |*    "kernels":N, "kernel_sizes":[[WORKSPACE,PACKED]...], // bytes, checked at load
 |*    "gate":"check"|"hold",
+|*    "dims":[{"name":"seq","min":1,"max":512}...], // only with bounded dimensions
+|*    "sizes":["1536*d0+4"...],           // likewise; EXTENTs for step's sizes
 |*    "assumes":["..."]}
 |* ENTRY: {"name":"input_ids","dtype":"I64",
 |*         "shape":[1,128],               // global, the maximum where bounded
@@ -30,10 +32,15 @@
 |*                   |{"kind":"split","splits":[{"dim":0,"axis":"dp","outer":1}...]}
 |*                   |{"kind":"per_rank"},
 |*         "local_shape":[1,128],         // what one rank reads or writes
+|*         "extents":["1","d0"],          // EXTENTs; only where bounded
+|*         "local_extents":["1","d0"],    // likewise, of the local shape
 |*         "arena_offset":N|-1}           // where an I/O buffer may live in place
 |* A split dimension of size n over an axis of size T, with `outer` = k, is viewed
 |* as [k, n/k]; the rank with coordinate c on the axis holds [:, c*n/k/T : ...].
 |* Splits apply in the order listed.
+|* EXTENT: a polynomial of the bounded dimensions d0, d1, ... in the order of
+|* "dims" (concord/extent.h). A kernel's line may hold extents in braces:
+|* `gemm k=64 m={8*d0} n=64`. Buffers lie where they fit at the largest sizes.
 |*
 \*===----------------------------------------------------------------------===*/
 
@@ -86,6 +93,7 @@ typedef struct concord_step_args {
   void *const *inputs;             /* one per meta.inputs, dense, local shape */
   void *const *outputs;            /* one per meta.outputs */
   concord_kernel *const *kernels;  /* one per line of .concord.kernels */
+  const int64_t *sizes;            /* one per meta.sizes, for what is bound */
 } concord_step_args;
 
 typedef struct concord_program_desc {

@@ -292,6 +292,14 @@ typedef struct concord_entry {
   const char *sharding_json; /* the artefact's own text */
 } concord_entry;
 
+/* A bounded dimension of a program (comm-opt --dim seq=1..512). */
+typedef struct concord_dim {
+  uint32_t struct_size;
+  const char *name;
+  int64_t min, max;
+  int64_t size; /* of the shapes in use; the maximum after load */
+} concord_dim;
+
 typedef struct concord_program_info {
   uint32_t struct_size;
   const char *name;
@@ -558,7 +566,25 @@ typedef struct concord_program_info {
   X("program", int32_t, concord_program_bind_state,                            \
     (concord_program * program, uint32_t input, uint32_t output),              \
     "After every step the buffer of output becomes that of input and the "     \
-    "other way round; no copy. Both must have the same size.")                 \
+    "other way round; no copy. Both must have the same size, or bounded "      \
+    "dimensions: then the input takes the output's shape, and buffers of the " \
+    "caller's must hold the larger maximum of the two.")                       \
+  X("program", int32_t, concord_program_num_dims,                              \
+    (const concord_program *program, uint32_t *out),                           \
+    "Number of bounded dimensions.")                                           \
+  X("program", int32_t, concord_program_dim,                                   \
+    (const concord_program *program, uint32_t index, concord_dim *out),        \
+    "Describe a bounded dimension.")                                           \
+  X("program", int32_t, concord_program_bind_shape,                            \
+    (concord_program * program, uint32_t index, const int64_t *shape,          \
+     uint32_t rank),                                                           \
+    "The global shape of an input for the steps to come, where a dimension is "\
+    "bounded; the same on all ranks. Inputs that are not given follow.")       \
+  X("program", int32_t, concord_program_prepare,                               \
+    (concord_program * program),                                               \
+    "Make what follows from the shapes that were bound: kernels, and the "     \
+    "shapes that concord_program_input and _output then tell. May allocate; "  \
+    "a step after other shapes does it itself if this was not called.")        \
   X("program", int32_t, concord_program_input_data,                            \
     (concord_program * program, uint32_t index, void **out),                   \
     "The buffer now bound to an input.")                                       \

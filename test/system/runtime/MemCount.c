@@ -42,7 +42,7 @@ static const char *const kNames[N] = {"malloc", "calloc",   "realloc",
 
 static atomic_int enabled;
 static atomic_ulong counts[N];
-static long faultsBefore;
+static long faultsBefore, faultsPaused;
 
 static void count(int what) {
   if (atomic_load_explicit(&enabled, memory_order_relaxed))
@@ -126,6 +126,17 @@ void concord_memcount_begin(void) {
   for (int i = 0; i < N; ++i)
     atomic_store(&counts[i], 0);
   faultsBefore = minorFaults();
+  atomic_store(&enabled, 1);
+}
+
+/* Work between steps, which may allocate. */
+void concord_memcount_pause(void) {
+  atomic_store(&enabled, 0);
+  faultsPaused = minorFaults();
+}
+
+void concord_memcount_resume(void) {
+  faultsBefore += minorFaults() - faultsPaused;
   atomic_store(&enabled, 1);
 }
 

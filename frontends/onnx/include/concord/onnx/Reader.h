@@ -10,6 +10,7 @@
 
 #include "concord/onnx/Graph.h"
 
+#include <set>
 #include <stdexcept>
 
 namespace concord::onnx {
@@ -38,6 +39,11 @@ public:
   std::vector<std::string> inputs;
 };
 
+/// What constant folding made of the nodes that it folded; by node name, the
+/// type of every result and a hash of its data.
+using FoldTrace =
+    std::map<std::string, std::vector<std::pair<TensorType, uint64_t>>>;
+
 struct ReadOptions {
   /// Values of symbolic dimensions (`--dim seq=128`).
   std::map<std::string, int64_t> dims;
@@ -57,6 +63,11 @@ struct ReadOptions {
   /// Which device configuration's sharding annotations to take; the model's
   /// first when empty.
   std::string configuration;
+  /// For members of a family (Family.h): nodes that stay although they could be
+  /// folded; where to note what is folded; whether parameters are rearranged.
+  const std::set<std::string> *keptNodes = nullptr;
+  FoldTrace *folds = nullptr;
+  bool rearrangeWeights = true;
 };
 
 /// Read, check, infer every shape, fold constants, inline `If` with a known
@@ -68,6 +79,24 @@ Model readModelFromMemory(std::span<const std::byte> bytes,
                           const std::string &nameForMessages,
                           const std::string &directory,
                           const ReadOptions &options = {});
+
+/// A model file that is parsed once and read for several sizes.
+class ModelFile {
+public:
+  explicit ModelFile(const std::string &path);
+  ~ModelFile();
+  ModelFile(const ModelFile &) = delete;
+  ModelFile &operator=(const ModelFile &) = delete;
+  Model read(const ReadOptions &options) const;
+  /// All sizes that initialisers have, for finding sizes that none has.
+  std::set<int64_t> initializerExtents() const;
+  /// Symbolic dimensions that are dimension 0 of an input.
+  std::set<std::string> leadingDims() const;
+
+private:
+  struct Parsed;
+  std::unique_ptr<Parsed> parsed;
+};
 
 /// A serialised TensorProto (`input_0.pb` of the ONNX node tests).
 Tensor readTensorProto(const std::string &path);
