@@ -47,8 +47,8 @@ namespace {
 
 /// Marks are bits of a word; when they run out, all buckets are closed.
 constexpr unsigned kMaxOpen = 64;
-/// A member's latency is at least this part of its time, and a bucket grows until
-/// it is at most that.
+/// A member's latency is at least this part of its time, and a bucket grows
+/// until it is at most that.
 constexpr double kWorthJoining = 0.1, kLargeEnough = 0.01;
 
 struct Options {
@@ -87,8 +87,9 @@ class Bucketer {
 public:
   Bucketer(ModuleOp module, func::FuncOp function, const Options &options,
            CommCost &cost)
-      : function(function), options(options), cost(cost), members(module, function),
-        foreign(module->hasAttr("comm.hlo_source")) {}
+      : function(function), options(options), cost(cost),
+        members(module, function), foreign(module->hasAttr("comm.hlo_source")) {
+  }
   void run();
 
   int64_t buckets = 0, joined = 0;
@@ -112,8 +113,7 @@ private:
   }
 
   Value pack(Bucket &bucket, OpBuilder &builder, Location loc, Type element,
-             RankedTensorType type, uint64_t &copied,
-             unsigned &inPlace);
+             RankedTensorType type, uint64_t &copied, unsigned &inPlace);
   SmallVector<Value> unpack(Bucket &bucket, OpBuilder &builder, Location loc,
                             Type element, Value whole);
 
@@ -183,10 +183,9 @@ Value fromBytes(OpBuilder &builder, Location loc, Value bytes, Type element) {
   // One operand per byte: the same rows, at a fixed column each.
   SmallVector<AffineMap> maps;
   for (int64_t i = 0; i < width; ++i)
-    maps.push_back(AffineMap::get(1, 0,
-                                  {builder.getAffineDimExpr(0),
-                                   builder.getAffineConstantExpr(i)},
-                                  builder.getContext()));
+    maps.push_back(AffineMap::get(
+        1, 0, {builder.getAffineDimExpr(0), builder.getAffineConstantExpr(i)},
+        builder.getContext()));
   maps.push_back(builder.getMultiDimIdentityMap(1));
   SmallVector<Value> operands(width, rows);
   SmallVector<utils::IteratorType> loops(1, utils::IteratorType::parallel);
@@ -200,8 +199,8 @@ Value fromBytes(OpBuilder &builder, Location loc, Value bytes, Type element) {
           value = arith::ExtUIOp::create(b, l, word, value);
           for (int64_t i = 1; i < width; ++i) {
             Value next = arith::ExtUIOp::create(b, l, word, arguments[i]);
-            Value shift = arith::ConstantOp::create(
-                b, l, b.getIntegerAttr(word, 8 * i));
+            Value shift =
+                arith::ConstantOp::create(b, l, b.getIntegerAttr(word, 8 * i));
             next = arith::ShLIOp::create(b, l, next, shift);
             value = arith::OrIOp::create(b, l, value, next);
           }
@@ -227,7 +226,7 @@ Operation *ownProducer(IssueView view) {
   if (!producer || !value.hasOneUse() || producer->getNumResults() != 1 ||
       producer.getNumDpsInits() != 1 ||
       producer->getBlock() != view.op->getBlock() ||
-      isa<comm::WaitOp, comm::CollectiveOpInterface>(producer))
+      isa<comm::WaitOp, comm::CollectiveOpInterface>(producer.getOperation()))
     return nullptr;
   auto empty = producer.getDpsInits()[0].getDefiningOp<tensor::EmptyOp>();
   return empty && empty->getBlock() == view.op->getBlock()
@@ -258,8 +257,7 @@ Value Bucketer::pack(Bucket &bucket, OpBuilder &builder, Location loc,
   for (IssueView &member : bucket.members) {
     bool contiguous = !rows || type.getDimSize(0) == 1;
     bool alike = member.inputType().getElementType() == element;
-    Operation *producer =
-        contiguous && alike ? ownProducer(member) : nullptr;
+    Operation *producer = contiguous && alike ? ownProducer(member) : nullptr;
     producers.push_back(producer);
     if (producer && producer->isBeforeInBlock(where))
       where = producer;
@@ -385,7 +383,7 @@ StringRef Bucketer::whyNot(IssueView view) {
 }
 
 Key Bucketer::keyOf(IssueView view) {
-  NamedAttrList kept(view.op->getDiscardableAttrs());
+  NamedAttrList kept(view.op->getDiscardableAttrDictionary());
   kept.erase("site");
   MLIRContext *context = view.op->getContext();
   Type element = view.inputType().getElementType();
@@ -484,8 +482,8 @@ void Bucketer::visit(Block &block) {
           (options.maxBytes
                ? bucket.bytes + bytes > options.maxBytes
                : seconds(*view, 0) <
-                     kLargeEnough * seconds(*view, static_cast<double>(
-                                                       bucket.bytes))) ||
+                     kLargeEnough *
+                         seconds(*view, static_cast<double>(bucket.bytes))) ||
           total > static_cast<double>(INT32_MAX);
       if (full && !bucket.members.empty())
         close(uint64_t(1) << found->second, "full");
@@ -639,9 +637,8 @@ bool Bucketer::make(Bucket &bucket) {
   }
   explain(function, first.op->getLoc(), "comm-bucket",
           ("bucket-" + stringifyCollectiveKind(kind)).str(), "latency",
-          "domain=@" + first.op.getCollectiveDomain().getValue() +
-              " members=" + Twine(bucket.members.size()) +
-              " bytes=" + Twine(bucket.bytes) +
+          "domain=@" + first.op.getCollectiveDomain().getValue() + " members=" +
+              Twine(bucket.members.size()) + " bytes=" + Twine(bucket.bytes) +
               " growth_bytes=" + Twine(bucket.growth) +
               " in_place=" + Twine(inPlace) + " copied_bytes=" + Twine(copied) +
               (bytes ? " as=bytes" : "") + " saved_ns=" +

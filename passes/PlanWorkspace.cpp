@@ -69,10 +69,9 @@ public:
     inside.resize(2 * leaves);
   }
   void insert(const Lifetime &life, size_t id) {
-    visit(life, 1, 0, leaves,
-          [&](size_t node, bool whole) {
-            (whole ? covering : inside)[node].push_back(id);
-          });
+    visit(life, 1, 0, leaves, [&](size_t node, bool whole) {
+      (whole ? covering : inside)[node].push_back(id);
+    });
   }
   /// Calls `found` for each interval that meets `life`, some more than once.
   template <typename Found> void find(const Lifetime &life, Found found) const {
@@ -106,8 +105,8 @@ private:
   std::vector<std::vector<size_t>> covering, inside;
 };
 
-/// Gives each buffer, in that order, the lowest place that no buffer live at the
-/// same time occupies. Returns the size of the arena.
+/// Gives each buffer, in that order, the lowest place that no buffer live at
+/// the same time occupies. Returns the size of the arena.
 int64_t placeInOrder(MutableArrayRef<Planned> buffers, ArrayRef<size_t> order,
                      int64_t events) {
   Timeline timeline(events);
@@ -184,8 +183,8 @@ int64_t placeInTime(MutableArrayRef<Planned> buffers) {
     auto best = holes.end();
     for (auto hole = holes.begin(); hole != holes.end(); ++hole)
       if (hole->second - hole->first >= buffer.bytes &&
-          (best == holes.end() || hole->second - hole->first <
-                                      best->second - best->first))
+          (best == holes.end() ||
+           hole->second - hole->first < best->second - best->first))
         best = hole;
     int64_t begin = best->first, end = best->second;
     holes.erase(best);
@@ -283,17 +282,6 @@ struct PlanWorkspace
       Value scratch = memref::AllocOp::create(builder, op.getLoc(), type);
       op.getOperandsMutable().append(scratch);
       op->setAttr("workspace", builder.getUnitAttr());
-      // Who had not said what is written wrote any of its operands.
-      if (!op->hasAttr("destinations")) {
-        int64_t written = 0;
-        for (Value operand : op.getOperands())
-          written += isa<MemRefType>(operand.getType());
-        bool behind = llvm::all_of(
-            op.getOperands().take_back(written),
-            [](Value v) { return isa<MemRefType>(v.getType()); });
-        if (behind)
-          op->setAttr("destinations", builder.getI64IntegerAttr(written - 1));
-      }
     }
   }
 
@@ -437,9 +425,9 @@ struct PlanWorkspace
     arenaBytes += size;
     explain(function, function.getLoc(), "comm-plan-workspace", "place", rule,
             "bytes=" + Twine(size) + " lower_bound_bytes=" + Twine(bound) +
-                " buffers=" + Twine(buffers.size()) + " gap_bytes=" +
-                Twine(size - bound) + " gap_reason=" +
-                (size == bound ? "none" : "fragmentation"));
+                " buffers=" + Twine(buffers.size()) +
+                " gap_bytes=" + Twine(size - bound) +
+                " gap_reason=" + (size == bound ? "none" : "fragmentation"));
     return success();
   }
 
@@ -454,7 +442,8 @@ struct PlanWorkspace
     bool tensors = false;
     for (func::FuncOp function : entryFunctions(module))
       function.walk([&](Operation *op) {
-        tensors |= llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
+        tensors |=
+            llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
       });
     if (tensors) {
       OpPassManager manager("builtin.module");

@@ -40,9 +40,9 @@ static constexpr unsigned kMaxRounds = 32;
 Simplifier::Simplifier(ModuleOp module, func::FuncOp function,
                        const SimplifyOptions &options, CommCost &cost)
     : module(module), function(function), options(options), cost(cost),
-      world(comm::getWorld(module)), foreign(module->hasAttr("comm.hlo_source")),
-      equality(module, world), rankValues(module, world),
-      members(module, function) {}
+      world(comm::getWorld(module)),
+      foreign(module->hasAttr("comm.hlo_source")), equality(module, world),
+      rankValues(module, world), members(module, function) {}
 
 void Simplifier::run() {
   for (unsigned i = 0; i < kMaxRounds && round(); ++i)
@@ -132,8 +132,7 @@ void Simplifier::erase(Operation *op) {
       if (Operation *source = operand.getDefiningOp())
         if (!llvm::is_contained(sources, source))
           sources.push_back(source);
-    for (Value result : next->getResults())
-{
+    for (Value result : next->getResults()) {
       // Another value may come to lie at its address.
       equality.forget(result);
       rankValues.forget(result);
@@ -207,13 +206,14 @@ bool Simplifier::removeDuplicate(Issue issue) {
   for (size_t index : list) {
     if (!issues[index])
       continue;
-    auto candidate = viewIssue(cast<comm::CollectiveOpInterface>(issues[index]));
+    auto candidate =
+        viewIssue(cast<comm::CollectiveOpInterface>(issues[index]));
     if (!candidate || !isSame(*candidate, issue))
       continue;
     Issue first = *candidate;
     // The first one's result must be there wherever the second one's is.
-    Operation *here = first.last()->getBlock()->findAncestorOpInBlock(
-        *issue.last());
+    Operation *here =
+        first.last()->getBlock()->findAncestorOpInBlock(*issue.last());
     if (!here || here == first.last() || !first.last()->isBeforeInBlock(here))
       continue;
     StringRef why = whyNotAll(issue);
@@ -270,14 +270,13 @@ bool Simplifier::hoist(Issue issue) {
   if (StringRef why = whyNotAll(issue); !why.empty())
     return refuse(issue, "keep-" + name, why);
   done(issue, "hoist-" + name, "loop-invariant");
-  llvm::sort(chain, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
+  llvm::sort(chain,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   for (Operation *op : chain)
     op->moveBefore(loop);
   OpBuilder builder(loop);
-  RankedTensorType type = cast<RankedTensorType>(
-      issue.op.getCollectiveOutput().getType());
+  RankedTensorType type =
+      cast<RankedTensorType>(issue.op.getCollectiveOutput().getType());
   Value init = tensor::EmptyOp::create(builder, issue.op->getLoc(),
                                        type.getShape(), type.getElementType());
   issue.op->setOperand(1, init); // the outs

@@ -40,7 +40,8 @@ struct VerifyUniform
         << "on " << issue.getCollectiveDomain() << " is under a "
         << (isa<LoopLikeOpInterface>(divergence.parent) ? "loop" : "condition")
         << " that may differ between the members of its group; make the value "
-           "equal on them first (all_reduce or broadcast it), or decide it once "
+           "equal on them first (all_reduce or broadcast it), or decide it "
+           "once "
            "for the round";
     diagnostic.attachNote(divergence.origin.getLoc())
         << "the value comes from here";

@@ -186,8 +186,8 @@ struct WeightModel
   }
 };
 
-/// Opaque compute: every tensor result gets a buffer of its own, which becomes an
-/// operand behind the others.
+/// Opaque compute: every tensor result gets a buffer of its own, which becomes
+/// an operand behind the others.
 struct ComputeModel
     : public BufferizableOpInterface::ExternalModel<ComputeModel, ComputeOp> {
   bool bufferizesToMemoryRead(Operation *, OpOperand &,
@@ -204,6 +204,14 @@ struct ComputeModel
   }
   bool bufferizesToAllocation(Operation *, Value value) const {
     return isa<TensorType>(value.getType());
+  }
+  FailureOr<BufferLikeType> getBufferType(Operation *, Value value,
+                                          const BufferizationOptions &,
+                                          const BufferizationState &,
+                                          SmallVector<Value> &) const {
+    auto type = cast<RankedTensorType>(value.getType());
+    return cast<BufferLikeType>(
+        MemRefType::get(type.getShape(), type.getElementType()));
   }
   bool resultBufferizesToMemoryWrite(Operation *, OpResult result,
                                      const AnalysisState &) const {

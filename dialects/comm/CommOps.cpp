@@ -242,9 +242,7 @@ void KernelOp::getEffects(
 static int64_t numWritten(ComputeOp op) {
   auto destinations = op->getAttrOfType<IntegerAttr>("destinations");
   bool workspace = op->hasAttr("workspace");
-  if (!destinations && !workspace)
-    return -1;
-  return (destinations ? destinations.getInt() : 0) + workspace;
+  return destinations ? destinations.getInt() + workspace : -1;
 }
 
 void ComputeOp::getEffects(

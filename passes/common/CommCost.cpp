@@ -59,10 +59,10 @@ double CommCost::flatSeconds(comm::CollectiveKind kind, double bytes,
   for (cost::Algorithm algorithm :
        {cost::Algorithm::Direct, cost::Algorithm::Ring, cost::Algorithm::Tree,
         cost::Algorithm::Recursive})
-    best = std::min(best, cost::collective(figures,
-                                           static_cast<plan::Kind>(kind), bytes,
-                                           placement(domain), algorithm)
-                              .seconds);
+    best =
+        std::min(best, cost::collective(figures, static_cast<plan::Kind>(kind),
+                                        bytes, placement(domain), algorithm)
+                           .seconds);
   return best;
 }
 

@@ -28,8 +28,8 @@ public:
   static mlir::FailureOr<CommCost> create(mlir::ModuleOp module,
                                           llvm::StringRef machine);
 
-  /// Seconds of one collective; `bytes` are those of the whole array (the larger
-  /// of input and output).
+  /// Seconds of one collective; `bytes` are those of the whole array (the
+  /// larger of input and output).
   double seconds(comm::CollectiveKind kind, double bytes,
                  comm::DomainOp domain);
   double seconds(comm::CollectiveKind kind, double bytes, Groups groups) const;

@@ -36,8 +36,7 @@ static bool isFence(Operation &op) {
   }
   // Regions are judged by what they hold; everything else is unknown.
   return !op.hasTrait<OpTrait::IsTerminator>() &&
-         !op.hasTrait<OpTrait::HasRecursiveMemoryEffects>() &&
-         !isPure(&op);
+         !op.hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isPure(&op);
 }
 
 bool Fences::visit(Block &block) {

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Operations that may communicate without being collectives (opaque compute that
-// touches domains, calls, whatever has unknown effects) stand where they stand:
-// no collective is moved from one side of them to the other.
+// Operations that may communicate without being collectives (opaque compute
+// that touches domains, calls, whatever has unknown effects) stand where they
+// stand: no collective is moved from one side of them to the other.
 //
 //===----------------------------------------------------------------------===//
 

@@ -68,9 +68,9 @@ static void keepAttributes(Operation *from, Operation *to) {
 static IssueView finishStart(OpBuilder &builder, IssueView like,
                              comm::StartOp start) {
   builder.setInsertionPoint(like.wait);
-  auto wait = comm::WaitOp::create(
-      builder, like.wait.getLoc(), start.getInit().getType(), start.getFuture(),
-      start.getInput(), start.getInit());
+  auto wait = comm::WaitOp::create(builder, like.wait.getLoc(),
+                                   start.getInit().getType(), start.getFuture(),
+                                   start.getInput(), start.getInit());
   return {cast<comm::CollectiveOpInterface>(start.getOperation()), wait,
           wait.getResult()};
 }
@@ -92,9 +92,9 @@ IssueView buildIssue(IssueView like, const IssueForm &form, Value input,
         builder, loc, comm::FutureType::get(builder.getContext()),
         comm::CollectiveKindAttr::get(builder.getContext(), form.kind),
         form.domain,
-        reduces ? comm::ReductionKindAttr::get(builder.getContext(),
-                                               form.reduction)
-                : nullptr,
+        reduces
+            ? comm::ReductionKindAttr::get(builder.getContext(), form.reduction)
+            : nullptr,
         number(dims, form.dim), nullptr, nullptr,
         number(form.root >= 0, form.root), nullptr, nullptr, nullptr, nullptr,
         input, init);
@@ -108,16 +108,17 @@ IssueView buildIssue(IssueView like, const IssueForm &form, Value input,
                                      form.reduction, input, init);
     break;
   case comm::CollectiveKind::all_gather:
-    made = comm::AllGatherOp::create(builder, loc, type, form.domain.getValue(), form.dim,
-                                     input, init);
+    made = comm::AllGatherOp::create(builder, loc, type, form.domain.getValue(),
+                                     form.dim, input, init);
     break;
   case comm::CollectiveKind::reduce_scatter:
-    made = comm::ReduceScatterOp::create(builder, loc, type, form.domain.getValue(),
-                                         form.reduction, form.dim, input, init);
+    made = comm::ReduceScatterOp::create(builder, loc, type,
+                                         form.domain.getValue(), form.reduction,
+                                         form.dim, input, init);
     break;
   case comm::CollectiveKind::broadcast:
-    made = comm::BroadcastOp::create(builder, loc, type, form.domain.getValue(), form.root,
-                                     input, init);
+    made = comm::BroadcastOp::create(builder, loc, type, form.domain.getValue(),
+                                     form.root, input, init);
     break;
   default:
     llvm_unreachable("a form that no pass builds");
@@ -202,7 +203,8 @@ static Elementwise scalarKind(Operation *op) {
 }
 
 Elementwise matchBinary(Operation *op, Value &left, Value &right) {
-  if (op->getNumResults() != 1 || !isa<RankedTensorType>(op->getResult(0).getType()))
+  if (op->getNumResults() != 1 ||
+      !isa<RankedTensorType>(op->getResult(0).getType()))
     return Elementwise::None;
   Type type = op->getResult(0).getType();
   auto both = [&](Value a, Value b) {
@@ -228,7 +230,8 @@ Elementwise matchBinary(Operation *op, Value &left, Value &right) {
   auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
   if (!linalgOp) {
     Elementwise kind = scalarKind(op);
-    if (kind == Elementwise::None || !both(op->getOperand(0), op->getOperand(1)))
+    if (kind == Elementwise::None ||
+        !both(op->getOperand(0), op->getOperand(1)))
       return Elementwise::None;
     return kind;
   }
@@ -240,8 +243,7 @@ Elementwise matchBinary(Operation *op, Value &left, Value &right) {
   Operation *inner = yielded.getDefiningOp();
   if (inner && isa<arith::TruncFOp>(inner))
     inner = inner->getOperand(0).getDefiningOp();
-  if (!inner || inner->getNumOperands() != 2 ||
-      inner->getParentOp() != op)
+  if (!inner || inner->getNumOperands() != 2 || inner->getParentOp() != op)
     return Elementwise::None;
   Elementwise kind = scalarKind(inner);
   Value a = widened(inner->getOperand(0)), b = widened(inner->getOperand(1));
@@ -294,12 +296,13 @@ Value matchConvert(Operation *op) {
 }
 
 /// A figure that grows with the elements that are computed.
-static void scale(comm::ComputeOp op, ArrayRef<StringRef> names, double factor) {
+static void scale(comm::ComputeOp op, ArrayRef<StringRef> names,
+                  double factor) {
   for (StringRef name : names)
     if (auto attr = op->getAttrOfType<IntegerAttr>(name))
-      op->setAttr(name, IntegerAttr::get(attr.getType(),
-                                         static_cast<int64_t>(
-                                             attr.getInt() * factor)));
+      op->setAttr(
+          name, IntegerAttr::get(attr.getType(),
+                                 static_cast<int64_t>(attr.getInt() * factor)));
 }
 
 Value cloneElementwise(OpBuilder &builder, Operation *op, ValueRange operands,
@@ -320,7 +323,8 @@ Value cloneElementwise(OpBuilder &builder, Operation *op, ValueRange operands,
     return made->getResult(0);
   }
   Location loc = op->getLoc();
-  Value init = tensor::EmptyOp::create(builder, loc, shape, type.getElementType());
+  Value init =
+      tensor::EmptyOp::create(builder, loc, shape, type.getElementType());
   SmallVector<AffineMap> maps(operands.size() + 1,
                               builder.getMultiDimIdentityMap(shape.size()));
   SmallVector<utils::IteratorType> iterators(shape.size(),
@@ -344,7 +348,8 @@ static TypedAttr factorAttr(Type type, int64_t factor) {
     bool loses = false;
     value.convert(real.getFloatSemantics(), llvm::APFloat::rmNearestTiesToEven,
                   &loses);
-    return loses || !value.isFinite() ? TypedAttr() : FloatAttr::get(real, value);
+    return loses || !value.isFinite() ? TypedAttr()
+                                      : FloatAttr::get(real, value);
   }
   auto integer = dyn_cast<IntegerType>(type);
   // Sums wrap, and so does the product; of booleans there is no sum.
@@ -376,7 +381,8 @@ Value multiply(OpBuilder &builder, Location loc, Value value, int64_t factor,
     return {}; // arith has signless integers only
   Value init = tensor::EmptyOp::create(builder, loc, type.getShape(),
                                        type.getElementType());
-  SmallVector<AffineMap> maps(2, builder.getMultiDimIdentityMap(type.getRank()));
+  SmallVector<AffineMap> maps(2,
+                              builder.getMultiDimIdentityMap(type.getRank()));
   SmallVector<utils::IteratorType> iterators(type.getRank(),
                                              utils::IteratorType::parallel);
   bool half = isa<FloatType>(type.getElementType()) &&
@@ -504,8 +510,8 @@ Value reshapeTo(OpBuilder &builder, Location loc, Value value,
   if (type.getRank() > 1) {
     ReassociationIndices all =
         llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
-    value = tensor::CollapseShapeOp::create(builder, loc, value,
-                                            ArrayRef<ReassociationIndices>{all});
+    value = tensor::CollapseShapeOp::create(
+        builder, loc, value, ArrayRef<ReassociationIndices>{all});
   } else if (type.getRank() == 0) {
     value = tensor::ExpandShapeOp::create(
         builder, loc, RankedTensorType::get({1}, type.getElementType()), value,

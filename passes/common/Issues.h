@@ -24,8 +24,8 @@
 
 namespace concord {
 
-/// One collective on tensors: a synchronous operation, or a start whose one wait
-/// is in the same block.
+/// One collective on tensors: a synchronous operation, or a start whose one
+/// wait is in the same block.
 struct IssueView {
   comm::CollectiveOpInterface op;
   comm::WaitOp wait; ///< null: synchronous
@@ -60,10 +60,10 @@ struct IssueForm {
   int64_t dim = -1; ///< of all_gather, reduce_scatter, scatter, gather
   int64_t root = -1;
 };
-/// An operation of that form where `like` is: synchronous, or started and waited
-/// for where `like` is. Keeps discardable attributes (lane, slot) but for `site`.
-/// `input` must be defined before `like.op`. Supports all_reduce, all_gather,
-/// reduce_scatter and broadcast.
+/// An operation of that form where `like` is: synchronous, or started and
+/// waited for where `like` is. Keeps discardable attributes (lane, slot) but
+/// for `site`. `input` must be defined before `like.op`. Supports all_reduce,
+/// all_gather, reduce_scatter and broadcast.
 IssueView buildIssue(IssueView like, const IssueForm &form, mlir::Value input,
                      mlir::RankedTensorType type);
 /// The same operation on other data.
@@ -72,8 +72,8 @@ IssueView cloneIssue(IssueView like, mlir::Value input,
 /// Takes the operations away; nothing may use the result any more.
 void eraseIssue(IssueView view);
 
-/// Bytes of a static tensor, and of the array that a cost is said of: the larger
-/// of what goes in and what comes out.
+/// Bytes of a static tensor, and of the array that a cost is said of: the
+/// larger of what goes in and what comes out.
 uint64_t tensorBytes(mlir::Type type);
 uint64_t wholeBytes(IssueView view);
 

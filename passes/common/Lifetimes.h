@@ -24,9 +24,9 @@ struct Lifetime {
 };
 
 /// Lifetimes of buffers in one function. Operations are numbered in program
-/// order, those in loops and branches too, so that the arms of a branch are apart
-/// and a buffer that one round of a loop makes and drops is live within the
-/// round. What a loop uses and does not make itself, it uses throughout.
+/// order, those in loops and branches too, so that the arms of a branch are
+/// apart and a buffer that one round of a loop makes and drops is live within
+/// the round. What a loop uses and does not make itself, it uses throughout.
 class Lifetimes {
 public:
   explicit Lifetimes(mlir::Block &block);

@@ -100,7 +100,8 @@ static void clip(Values &values, Type type) {
   auto integer = dyn_cast<IntegerType>(type);
   if (!integer || integer.getWidth() >= 64)
     return;
-  int64_t limit = int64_t(1) << (integer.getWidth() - (integer.isUnsigned() ? 0 : 1));
+  int64_t limit = int64_t(1)
+                  << (integer.getWidth() - (integer.isUnsigned() ? 0 : 1));
   int64_t least = integer.isUnsigned() ? 0 : -limit;
   for (int64_t &value : values)
     if (value != RankValues::kUnknown && (value < least || value >= limit))
@@ -215,17 +216,18 @@ std::optional<Values> RankValues::compute(Value value, unsigned depth) {
     const Values *from = cached(op->getOperand(0), depth + 1);
     return from ? std::optional<Values>(*from) : std::nullopt;
   }
-  Arithmetic kind = llvm::TypeSwitch<Operation *, Arithmetic>(op)
-                        .Case<arith::AddIOp>([](auto) { return Arithmetic::Add; })
-                        .Case<arith::SubIOp>([](auto) { return Arithmetic::Sub; })
-                        .Case<arith::MulIOp>([](auto) { return Arithmetic::Mul; })
-                        .Case<arith::DivSIOp, arith::DivUIOp>(
-                            [](auto) { return Arithmetic::Div; })
-                        .Case<arith::RemSIOp, arith::RemUIOp>(
-                            [](auto) { return Arithmetic::Rem; })
-                        .Case<arith::MinSIOp>([](auto) { return Arithmetic::Min; })
-                        .Case<arith::MaxSIOp>([](auto) { return Arithmetic::Max; })
-                        .Default(Arithmetic::None);
+  Arithmetic kind =
+      llvm::TypeSwitch<Operation *, Arithmetic>(op)
+          .Case<arith::AddIOp>([](auto) { return Arithmetic::Add; })
+          .Case<arith::SubIOp>([](auto) { return Arithmetic::Sub; })
+          .Case<arith::MulIOp>([](auto) { return Arithmetic::Mul; })
+          .Case<arith::DivSIOp, arith::DivUIOp>(
+              [](auto) { return Arithmetic::Div; })
+          .Case<arith::RemSIOp, arith::RemUIOp>(
+              [](auto) { return Arithmetic::Rem; })
+          .Case<arith::MinSIOp>([](auto) { return Arithmetic::Min; })
+          .Case<arith::MaxSIOp>([](auto) { return Arithmetic::Max; })
+          .Default(Arithmetic::None);
   if (kind == Arithmetic::None || isa<ShapedType>(value.getType()))
     return std::nullopt;
   // Both first: the second look-up may move what the first one points at.

@@ -261,9 +261,8 @@ Equality::Id Equality::bySplits(ArrayAttr splits) {
   Id id = kSame;
   for (Attribute attr : splits) {
     auto split = dyn_cast<comm::SplitAttr>(attr);
-    auto domain =
-        split ? module.lookupSymbol<comm::DomainOp>(split.getDomain())
-              : comm::DomainOp();
+    auto domain = split ? module.lookupSymbol<comm::DomainOp>(split.getDomain())
+                        : comm::DomainOp();
     if (!domain)
       return different;
     id = meet(id, byGroupRank(domain));
@@ -274,7 +273,8 @@ Equality::Id Equality::bySplits(ArrayAttr splits) {
 /// Inputs are what each rank was given. They are equal where the partitioner
 /// says so, or whoever made the module (`comm.replicated`).
 Equality::Id Equality::ofArgument(func::FuncOp function, unsigned index) {
-  if (auto splits = function.getArgAttrOfType<ArrayAttr>(index, "comm.sharding"))
+  if (auto splits =
+          function.getArgAttrOfType<ArrayAttr>(index, "comm.sharding"))
     return bySplits(splits);
   if (wholeArguments || function.getArgAttr(index, "comm.replicated"))
     return kSame;
@@ -336,13 +336,13 @@ Equality::Id Equality::ofCollective(comm::CollectiveOpInterface op) {
       auto source = sources.find(position);
       if (source == sources.end())
         what = {{}, -1}; // zeros
-      else if (source->second <
-               static_cast<int64_t>(groups[group].size()))
+      else if (source->second < static_cast<int64_t>(groups[group].size()))
         what = {{groups[group][source->second]}, 0};
     } else if (group >= 0) {
       what = {groups[group], placed ? position : 0};
     }
-    result[rank] = names.try_emplace(std::move(what), names.size()).first->second;
+    result[rank] =
+        names.try_emplace(std::move(what), names.size()).first->second;
   }
   Id id = intern(std::move(result));
   if (plain)
@@ -436,7 +436,8 @@ bool Equality::visitRegions(Operation &op) {
       news |= set(result, meet(id, decision));
   };
   if (auto loop = dyn_cast<scf::ForOp>(op)) {
-    for (Value bound : {loop.getLowerBound(), loop.getUpperBound(), loop.getStep()})
+    for (Value bound :
+         {loop.getLowerBound(), loop.getUpperBound(), loop.getStep()})
       decision = meet(decision, get(bound));
     (void)set(loop.getInductionVar(),
               meet(get(loop.getLowerBound()), get(loop.getStep())));

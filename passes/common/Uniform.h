@@ -8,8 +8,8 @@
 // Two questions. Does every member of a group reach an operation (control)? And
 // which ranks hold the same bits of a value (data)? The first takes a whole
 // argument of the entry function on trust, because a program whose ranks
-// disagree there hangs anyway; the second does not, because a wrong answer would
-// change results.
+// disagree there hangs anyway; the second does not, because a wrong answer
+// would change results.
 //
 //===----------------------------------------------------------------------===//
 

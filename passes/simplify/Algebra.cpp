@@ -126,11 +126,13 @@ bool Simplifier::foldConstant(Issue issue) {
       for (int64_t i = 0; i < dim; ++i)
         outer *= type.getDimSize(i);
       int64_t part = static_cast<int64_t>(values.size()) / outer;
-      int64_t members = type.getDimSize(dim) / issue.inputType().getDimSize(dim);
+      int64_t members =
+          type.getDimSize(dim) / issue.inputType().getDimSize(dim);
       SmallVector<Attribute> all;
       for (int64_t i = 0; i < outer; ++i)
         for (int64_t m = 0; m < members; ++m)
-          all.append(values.begin() + i * part, values.begin() + (i + 1) * part);
+          all.append(values.begin() + i * part,
+                     values.begin() + (i + 1) * part);
       gathered = DenseElementsAttr::get(type, all);
     }
     folded = arith::ConstantOp::create(builder, loc, gathered);
@@ -177,14 +179,14 @@ bool Simplifier::reduceThenSlice(Issue issue) {
   bool alike = true, sliced = false;
   for (Operation *leaf : leaves) {
     auto slice = matchSlice(leaf);
-    if (slice && slice->sizes == cast<RankedTensorType>(
-                                     slice->source.getType()).getShape())
+    if (slice && slice->sizes ==
+                     cast<RankedTensorType>(slice->source.getType()).getShape())
       slice.reset();
     sliced |= slice.has_value();
     int64_t own = slice ? ownShardDim(*slice, issue.domain(), rankValues) : -1;
-    if (own < 0 || (!slices.empty() &&
-                    (own != dim || slices.front().source.getType() !=
-                                       slice->source.getType()))) {
+    if (own < 0 ||
+        (!slices.empty() && (own != dim || slices.front().source.getType() !=
+                                               slice->source.getType()))) {
       alike = false;
       continue;
     }
@@ -202,8 +204,8 @@ bool Simplifier::reduceThenSlice(Issue issue) {
   done(issue, "make-reduce_scatter", "own-shard", "dim=" + Twine(dim));
   OpBuilder builder(issue.op);
   auto seen = cast<RankedTensorType>(slices.front().source.getType());
-  Value input = reshapeTo(builder, issue.op->getLoc(), issue.input(),
-                          seen.getShape());
+  Value input =
+      reshapeTo(builder, issue.op->getLoc(), issue.input(), seen.getShape());
   IssueForm form;
   form.kind = CollectiveKind::reduce_scatter;
   form.domain = issue.op.getCollectiveDomain();
@@ -278,8 +280,8 @@ bool Simplifier::gatherThenSlice(Issue issue) {
   if (StringRef why = whyNotAll(issue); !why.empty())
     return refuse(issue, "keep-all_gather", why);
   done(issue, "narrow-all_gather", "part-taken",
-       "saved_bytes=" + Twine(tensorBytes(out) -
-                              tensorBytes(slice->result.getType())));
+       "saved_bytes=" +
+           Twine(tensorBytes(out) - tensorBytes(slice->result.getType())));
   OpBuilder builder(issue.op);
   SmallVector<OpFoldResult> sizes;
   for (auto [i, extent] : llvm::enumerate(slice->sizes))
@@ -406,10 +408,10 @@ bool Simplifier::narrowReduction(Issue issue) {
   form.domain = issue.op.getCollectiveDomain();
   form.reduction = issue.op.getCollectiveReduction();
   form.dim = dim;
-  Issue scattered = made(
-      buildIssue(issue, form, input,
-                 RankedTensorType::get(part, type.getElementType())),
-      issue);
+  Issue scattered =
+      made(buildIssue(issue, form, input,
+                      RankedTensorType::get(part, type.getElementType())),
+           issue);
   Value own = cloneElementwise(builder, convert, scattered.result, part);
   form.kind = CollectiveKind::all_gather;
   form.reduction = ReductionKind::none;
@@ -419,8 +421,7 @@ bool Simplifier::narrowReduction(Issue issue) {
                  RankedTensorType::get(shape, narrowType.getElementType())),
       issue);
   builder.setInsertionPoint(issue.op);
-  Value whole =
-      reshapeTo(builder, loc, gathered.result, narrowType.getShape());
+  Value whole = reshapeTo(builder, loc, gathered.result, narrowType.getShape());
   replace(narrow, whole);
   erase(convert);
   erase(issue);
@@ -493,8 +494,8 @@ bool Simplifier::addTwo(Issue issue) {
   Value b = left == issue.result ? other->input() : issue.input();
   // The inputs keep their places: the body of a generic names them by those.
   SmallVector<Value> operands = {a, b};
-  Value sum = cloneElementwise(builder, user, operands,
-                               issue.inputType().getShape());
+  Value sum =
+      cloneElementwise(builder, user, operands, issue.inputType().getShape());
   Issue merged = made(cloneIssue(issue, sum, issue.type()), issue);
   replace(user->getResult(0), merged.result);
   erase(user);
@@ -534,8 +535,8 @@ bool Simplifier::narrowMoved(Issue issue) {
   bool alike = true;
   for (Operation *user : issue.result.getUsers()) {
     bool isConvert = matchConvert(user) == issue.result;
-    Type to = isConvert ? getElementTypeOrSelf(user->getResult(0).getType())
-                        : Type();
+    Type to =
+        isConvert ? getElementTypeOrSelf(user->getResult(0).getType()) : Type();
     if (!isConvert || (element && to != element)) {
       alike = false;
       continue;
@@ -546,17 +547,15 @@ bool Simplifier::narrowMoved(Issue issue) {
   if (converts.empty() ||
       elementBytes(element) >= elementBytes(issue.type().getElementType()))
     return false;
-  std::string action =
-      ("keep-" + stringifyCollectiveKind(issue.kind())).str();
+  std::string action = ("keep-" + stringifyCollectiveKind(issue.kind())).str();
   if (!alike)
     return refuse(issue, action, "used-wide");
   if (StringRef why = whyNotAll(issue); !why.empty())
     return refuse(issue, action, why);
   done(issue, ("narrow-" + stringifyCollectiveKind(issue.kind())).str(),
        "converted-after",
-       "saved_bytes=" +
-           Twine(tensorBytes(issue.type()) -
-                 tensorBytes(withElement(issue.type(), element))));
+       "saved_bytes=" + Twine(tensorBytes(issue.type()) -
+                              tensorBytes(withElement(issue.type(), element))));
   OpBuilder builder(issue.op);
   Value narrow = cloneElementwise(builder, converts.front(), issue.input(),
                                   issue.inputType().getShape());
@@ -584,15 +583,14 @@ bool Simplifier::widenAfterMove(Issue issue) {
   if (StringRef why = whyNotAll(issue); !why.empty())
     return refuse(issue, "keep-" + name, why);
   done(issue, "narrow-" + name, "converted-before",
-       "saved_bytes=" +
-           Twine(tensorBytes(issue.type()) -
-                 tensorBytes(withElement(issue.type(), element))));
+       "saved_bytes=" + Twine(tensorBytes(issue.type()) -
+                              tensorBytes(withElement(issue.type(), element))));
   Issue moved = made(
       cloneIssue(issue, narrow, withElement(issue.type(), element)), issue);
   OpBuilder builder(issue.op->getContext());
   builder.setInsertionPointAfter(moved.last());
-  Value wide = cloneElementwise(builder, convert, moved.result,
-                                issue.type().getShape());
+  Value wide =
+      cloneElementwise(builder, convert, moved.result, issue.type().getShape());
   replace(issue.result, wide);
   erase(issue);
   return true;

@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // A large reduction over several hosts is cheaper in three steps: scattered
-// within each host, reduced between hosts, gathered within. Two small ones after
-// another, over the rows and then the columns of a mesh, are cheaper as one.
+// within each host, reduced between hosts, gathered within. Two small ones
+// after another, over the rows and then the columns of a mesh, are cheaper as
+// one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -188,11 +189,10 @@ bool Simplifier::splitLevels(Issue issue) {
   // what is known to be there.
   double one =
       cost.flatSeconds(CollectiveKind::all_reduce, bytes, issue.domain());
-  double three =
-      cost.seconds(CollectiveKind::reduce_scatter, bytes, within) +
-      cost.seconds(CollectiveKind::all_reduce,
-                   bytes / static_cast<double>(members), between) +
-      cost.seconds(CollectiveKind::all_gather, bytes, within);
+  double three = cost.seconds(CollectiveKind::reduce_scatter, bytes, within) +
+                 cost.seconds(CollectiveKind::all_reduce,
+                              bytes / static_cast<double>(members), between) +
+                 cost.seconds(CollectiveKind::all_gather, bytes, within);
   if (three >= one)
     return refuse(issue, action, "cost");
   bool same = keepsBits(reduction, type.getElementType());
@@ -232,10 +232,9 @@ bool Simplifier::splitLevels(Issue issue) {
   form.kind = CollectiveKind::all_gather;
   form.domain = inside;
   form.reduction = ReductionKind::none;
-  Issue gathered =
-      made(buildIssue(issue, form, reduced.result,
-                      cast<RankedTensorType>(flat.getType())),
-           issue);
+  Issue gathered = made(buildIssue(issue, form, reduced.result,
+                                   cast<RankedTensorType>(flat.getType())),
+                        issue);
   Value whole = reshapeTo(builder, loc, gathered.result, type.getShape());
   replace(issue.result, whole);
   erase(issue);

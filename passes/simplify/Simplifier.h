@@ -86,8 +86,8 @@ private:
       fences.like(view.wait, like.last());
     return view;
   }
-  comm::DomainOp domainFor(
-      llvm::ArrayRef<llvm::SmallVector<int64_t>> groups, llvm::StringRef name);
+  comm::DomainOp domainFor(llvm::ArrayRef<llvm::SmallVector<int64_t>> groups,
+                           llvm::StringRef name);
 
   mlir::ModuleOp module;
   mlir::func::FuncOp function;
