@@ -24,6 +24,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 namespace concord {
 #define GEN_PASS_DEF_COMMSIMPLIFY
@@ -41,7 +42,8 @@ Simplifier::Simplifier(ModuleOp module, func::FuncOp function,
                        const SimplifyOptions &options, CommCost &cost)
     : module(module), function(function), options(options), cost(cost),
       world(comm::getWorld(module)),
-      foreign(module->hasAttr("comm.hlo_source")), equality(module, world),
+      foreign(module->hasAttr("comm.hlo_source")),
+      explains(module->hasAttr("comm.explain")), equality(module, world),
       rankValues(module, world), members(module, function) {}
 
 void Simplifier::run() {
@@ -99,6 +101,8 @@ std::string Simplifier::keysOf(Issue issue) {
 void Simplifier::done(Issue issue, StringRef action, StringRef reason,
                       const Twine &keys) {
   ++rewritten;
+  if (!explains)
+    return;
   std::string text = keysOf(issue);
   std::string more = keys.str();
   explain(function, issue.op->getLoc(), "comm-simplify", action, reason,
@@ -107,6 +111,8 @@ void Simplifier::done(Issue issue, StringRef action, StringRef reason,
 
 bool Simplifier::refuse(Issue issue, StringRef action, StringRef reason,
                         const Twine &keys) {
+  if (!explains)
+    return false;
   std::string text = keysOf(issue);
   std::string more = keys.str();
   refusals.push_back({issue.op->getLoc(), action.str(), reason.str(),
@@ -246,13 +252,18 @@ bool Simplifier::hoist(Issue issue) {
     if (value.getParentRegion()->isProperAncestor(block->getParent()))
       continue;
     Operation *op = value.getDefiningOp();
-    if (!op || op->getBlock() != block || op->getNumRegions() || !isPure(op) ||
+    // It runs in every round, so that nothing is done that was not.
+    if (!op || op->getBlock() != block || !isMemoryEffectFree(op) ||
+        (op->getNumRegions() && !isa<linalg::LinalgOp>(op)) ||
         chain.size() > 16)
       return false; // not invariant, or not worth it
     if (!known.insert(op).second)
       continue;
     chain.push_back(op);
     llvm::append_range(worklist, op->getOperands());
+    llvm::SetVector<Value> captured;
+    getUsedValuesDefinedAbove(op->getRegions(), captured);
+    llvm::append_range(worklist, captured);
   }
   std::string name = stringifyCollectiveKind(issue.kind()).str();
   // These leave on some members what a round of the loop had put in their outs.

@@ -94,7 +94,8 @@ private:
   SimplifyOptions options;
   CommCost &cost;
   int64_t world;
-  bool foreign; ///< the module came from HLO
+  bool foreign;  ///< the module came from HLO
+  bool explains; ///< somebody reads the reasons
   Equality equality;
   RankValues rankValues;
   Members members;
