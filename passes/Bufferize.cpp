@@ -197,6 +197,8 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     options.setFunctionBoundaryTypeConversion(
         bufferization::LayoutMapOption::IdentityLayoutMap);
     options.bufferAlignment = 0;
+    // What a loop hands on in a new buffer is settled by comm-plan-workspace.
+    options.allowReturnAllocsFromLoops = true;
     bufferization::BufferizationState state;
     splitEmpty(module);
     if (failed(bufferization::eliminateEmptyTensors(rewriter, module)))

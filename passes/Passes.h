@@ -49,6 +49,16 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
       *this, "fuse-elementwise",
       llvm::cl::desc("Fuse chains of elementwise operations"),
       llvm::cl::init(true)};
+  Option<bool> simplify{*this, "simplify",
+                        llvm::cl::desc("Rewrite collectives to fewer, smaller "
+                                       "and cheaper ones (comm-simplify)"),
+                        llvm::cl::init(true)};
+  Option<bool> exact{*this, "exact",
+                     llvm::cl::desc("Refuse rewrites that round otherwise"),
+                     llvm::cl::init(false)};
+  Option<bool> bucket{*this, "bucket",
+                      llvm::cl::desc("Join small collectives (comm-bucket)"),
+                      llvm::cl::init(true)};
 };
 
 /// From any phase up to `options.to`; a phase that the module is already past

@@ -168,6 +168,109 @@ def CommFuseElementwise : Pass<"comm-fuse-elementwise", "::mlir::func::FuncOp"> 
 // decomposed -> ordered
 //===----------------------------------------------------------------------===//
 
+def CommSimplify : Pass<"comm-simplify", "::mlir::ModuleOp"> {
+  let summary = "Fewer, smaller and cheaper collectives";
+  let description = [{
+    Rewrites collectives on tensors, synchronous or started, of decomposed programs
+    and of imported foreign graphs alike. A collective is taken away or changed only
+    where every member of its group is shown to do the same: they run the same
+    program and agree on the conditions and trip counts around it. What only moves
+    data, or combines it in the same order, keeps all bits; a rewrite that rounds
+    otherwise says `rounding=differs` with `--explain` and is refused by `exact`.
+
+    - all_reduce, of which each member takes its own shard: reduce_scatter.
+    - all_gather of reduce_scatter: all_reduce; and all_reduce, narrowed afterwards:
+      reduce_scatter, conversion, all_gather, where the cost model says so.
+    - own shard of an all_gather, all_gather of the own shard of an equal value;
+      one member's block of an all_gather: broadcast; part of an all_gather: the
+      all_gather of the part.
+    - sum of two all_reduces or reduce_scatters: one, of the sum.
+    - dead, duplicate and loop-invariant collectives.
+    - all_reduce, broadcast or permute of what is equal on all members already.
+    - narrowing conversions before, widening ones behind what only moves data.
+    - all_gather of a constant.
+    - all_reduce over rows and then columns: one over both, when small; over
+      several hosts (a topology as `machine`): scattered within, reduced between, gathered
+      within, when large.
+
+    Before:
+    ```mlir
+    %s = comm.all_reduce @tp sum ins(%x : tensor<8x4xf32>) outs(%e : tensor<8x4xf32>) -> tensor<8x4xf32>
+    %r = comm.rank @tp
+    %o = arith.muli %r, %c4 : index
+    %y = tensor.extract_slice %s[%o, 0] [4, 4] [1, 1] : tensor<8x4xf32> to tensor<4x4xf32>
+    ```
+    After:
+    ```mlir
+    %y = comm.reduce_scatter @tp sum dim(0) ins(%x : tensor<8x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+    ```
+  }];
+  let options = [
+    Option<"exact", "exact", "bool", /*default=*/"false",
+           "Refuse rewrites that round otherwise">,
+    Option<"machine", "machine", "std::string", /*default=*/"",
+           "Whose costs: cpu, accelerator, or a calibration or topology file">
+  ];
+  let statistics = [
+    Statistic<"numRewrites", "rewrites", "Rewrites done">,
+    Statistic<"numRemoved", "removed", "Collectives taken away or replaced">
+  ];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect"];
+}
+
+def CommBucket : Pass<"comm-bucket", "::mlir::ModuleOp"> {
+  let summary = "Several small collectives as one";
+  let description = [{
+    Joins synchronous collectives of one block that have the same kind, domain,
+    reduction and element type, and do not depend on each other, into one over a
+    bucket: one buffer that holds the parts side by side. What only moves data
+    (all_gather, broadcast, permute) may mix element types, as bytes. The bucket
+    stands where its last member stood; what uses an earlier member's result moves
+    behind it, and anything that communicates and depends on a member closes the
+    bucket, so no dependence ever runs in a circle. All bits stay the same.
+
+    A member is taken only while latency is a noticeable part of its time, a bucket
+    is formed only when the cost model predicts a gain with the copies counted, and
+    its buffers stay below `max-growth`. A part whose producer can write into the
+    bucket needs no copy on the way in.
+
+    Before:
+    ```mlir
+    %a = comm.all_reduce @dp sum ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    %b = comm.all_reduce @dp sum ins(%y : tensor<2xf32>) outs(%f : tensor<2xf32>) -> tensor<2xf32>
+    ```
+    After:
+    ```mlir
+    %0 = tensor.insert_slice %x into %bucket[0] [4] [1] : tensor<4xf32> into tensor<6xf32>
+    %1 = tensor.insert_slice %y into %0[4] [2] [1] : tensor<2xf32> into tensor<6xf32>
+    %r = comm.all_reduce @dp sum ins(%1 : tensor<6xf32>) outs(%g : tensor<6xf32>) -> tensor<6xf32>
+    %a = tensor.extract_slice %r[0] [4] [1] : tensor<6xf32> to tensor<4xf32>
+    %b = tensor.extract_slice %r[4] [2] [1] : tensor<6xf32> to tensor<2xf32>
+    ```
+  }];
+  let options = [
+    Option<"maxBytes", "max-bytes", "int64_t", /*default=*/"0",
+           "Largest bucket in bytes; 0: by the cost model">,
+    Option<"maxCount", "max-count", "int64_t", /*default=*/"512",
+           "Most members of a bucket">,
+    Option<"maxGrowth", "max-growth", "int64_t", /*default=*/"268435456",
+           "Bytes that the buffers of one bucket may add">,
+    Option<"mixed", "mixed", "bool", /*default=*/"true",
+           "Mix element types where data is only moved">,
+    Option<"machine", "machine", "std::string", /*default=*/"",
+           "Whose costs: cpu, accelerator, or a calibration or topology file">
+  ];
+  let statistics = [
+    Statistic<"numBuckets", "buckets", "Buckets made">,
+    Statistic<"numMembers", "members", "Collectives that went into buckets">
+  ];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect"];
+}
+
 def CommOrder : Pass<"comm-order", "::mlir::ModuleOp"> {
   let summary = "Give every communication operation its place in one order";
   let description = [{
@@ -244,8 +347,16 @@ def CommPlanWorkspace : Pass<"comm-plan-workspace", "::mlir::ModuleOp"> {
     Every static `memref.alloc` of the entry function becomes a view of one arena
     argument, at an offset that no buffer live at the same time shares, and
     `comm.arena` records the plan with its lower bound. Lifetimes follow views and
-    reach from the first to the last use in the straight-line order of the function,
-    an asynchronous operation using its operands until its wait.
+    reach from the first to the last use in the order of the function, an
+    asynchronous operation using its operands until its wait. A buffer that is used
+    in a loop and made outside of it lives as long as the loop; the arms of a branch
+    may share bytes. A module that is still in tensors is bufferised first; opaque
+    compute gets the buffers that it writes, and the workspace that it declares
+    (`workspace_bytes`), as operands. What a loop hands on in a new buffer is copied
+    to one that stays.
+
+    The size of the arena, its lower bound (the largest sum of sizes live at one
+    time), and the reason for a gap between the two are printed with `--explain`.
 
     Before: `%b = memref.alloc() : memref<4xf32>`
 
@@ -255,15 +366,18 @@ def CommPlanWorkspace : Pass<"comm-plan-workspace", "::mlir::ModuleOp"> {
                         "Alignment of every buffer in bytes">];
   let statistics = [Statistic<"arenaBytes", "arena-bytes", "Size of the arena">];
   let dependentDialects = ["::concord::comm::CommDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
+    "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",
+    "::mlir::bufferization::BufferizationDialect", "::mlir::linalg::LinalgDialect"];
 }
 
 def CommVerifyWorkspace : Pass<"comm-verify-workspace", "::mlir::ModuleOp"> {
   let summary = "Prove that nothing allocates or overlaps during a step";
   let description = [{
-    Between the first and the last issue there is no allocation and no free; no two
-    views of the arena that are live together overlap. It reads the views and their
-    uses, never `comm.arena`.
+    Between the first and the last issue nothing allocates, frees, loads lazily or
+    synchronises: no operation with such an effect or with unknown ones, and no
+    opaque compute that declares workspace and is given none. No two views of the
+    arena that are live together overlap, what peers read of an operation in flight
+    counted until its wait. It reads the views and their uses, never `comm.arena`.
   }];
   let dependentDialects = ["::concord::comm::CommDialect"];
 }

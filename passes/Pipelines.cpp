@@ -120,18 +120,29 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   if (to == Phase::Partitioned)
     return;
   bool recognize = options.recognize, fuse = options.fuseElementwise;
-  addPhase(manager, Phase::Decomposed, [recognize, fuse](OpPassManager &pm) {
+  bool simplify = options.simplify, exact = options.exact;
+  bool bucket = options.bucket;
+  addPhase(manager, Phase::Decomposed, [=](OpPassManager &pm) {
     if (recognize)
       pm.addPass(createCommRecognize());
     pm.addPass(createCommDecompose());
     cleanUp(pm);
+    // Before elementwise operations are fused: a sum of two reductions is still
+    // an operation of its own.
+    if (simplify) {
+      CommSimplifyOptions rewrites;
+      rewrites.exact = exact;
+      pm.addPass(createCommSimplify(rewrites));
+    }
     if (fuse)
       pm.addNestedPass<func::FuncOp>(createCommFuseElementwise());
     cleanUp(pm);
   });
   if (to == Phase::Decomposed)
     return;
-  addPhase(manager, Phase::Ordered, [](OpPassManager &pm) {
+  addPhase(manager, Phase::Ordered, [bucket](OpPassManager &pm) {
+    if (bucket)
+      pm.addPass(createCommBucket());
     pm.addPass(createCommVerifyUniform());
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());

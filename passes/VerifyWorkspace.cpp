@@ -17,6 +17,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace concord {
 #define GEN_PASS_DEF_COMMVERIFYWORKSPACE
@@ -38,26 +39,65 @@ struct VerifyWorkspace
     : public concord::impl::CommVerifyWorkspaceBase<VerifyWorkspace> {
   using CommVerifyWorkspaceBase::CommVerifyWorkspaceBase;
 
-  /// Allocations and frees between the first and the last issue.
+  /// What `op` by itself may do that a step must not do between issues; null
+  /// when it is known not to.
+  static const char *disturbance(Operation *op) {
+    if (auto compute = dyn_cast<comm::ComputeOp>(op);
+        compute && compute.getWorkspaceBytes().value_or(0) &&
+        !op->hasAttr("workspace"))
+      return "declares workspace and is given none: it would take it from the "
+             "system";
+    // Their bodies are judged by themselves.
+    if (op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
+        op->hasTrait<OpTrait::IsTerminator>() || isPure(op))
+      return nullptr;
+    auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+    if (!effects)
+      return "has unknown effects: it may allocate, free, load lazily or "
+             "synchronise";
+    SmallVector<MemoryEffects::EffectInstance> list;
+    effects.getEffects(list);
+    for (const MemoryEffects::EffectInstance &effect : list) {
+      // The stack is nobody's lock.
+      if (effect.getResource() ==
+          SideEffects::AutomaticAllocationScopeResource::get())
+        continue;
+      if (isa<MemoryEffects::Allocate, MemoryEffects::Free>(effect.getEffect()))
+        return "an allocation or free";
+    }
+    return nullptr;
+  }
+
+  /// Allocations, frees and the like between the first and the last issue.
   LogicalResult verifyQuiet(func::FuncOp function, Lifetimes &lifetimes) {
     int64_t first = INT64_MAX, last = -1;
     function.walk([&](Operation *op) {
       if (!comm::isIssue(op))
         return;
-      first = std::min(first, lifetimes.position(op));
-      last = std::max(last, lifetimes.position(op));
+      // In a loop, what follows one round's issues precedes the next one's.
+      Operation *around = op;
+      for (Operation *up = op->getParentOp(); up && up != function;
+           up = up->getParentOp())
+        if (isa<LoopLikeOpInterface>(up))
+          around = up;
+      first = std::min(first, lifetimes.position(around));
+      last = std::max(last, lifetimes.end(around));
     });
     WalkResult result =
         function.walk([&](Operation *op) {
-          if (!isa<memref::AllocOp, memref::DeallocOp, memref::ReallocOp>(op))
-            return WalkResult::advance();
           int64_t at = lifetimes.position(op);
-          if (at < first || at > last)
+          if (op == function || at < first || at > last)
             return WalkResult::advance();
-          op->emitOpError()
-              << "between communication issues: an allocation or free "
-                 "there may synchronise the device and hang the job; "
-                 "run comm-plan-workspace";
+          const char *what = disturbance(op);
+          if (!what)
+            return WalkResult::advance();
+          if (StringRef(what) == "an allocation or free")
+            op->emitOpError()
+                << "between communication issues: an allocation or free "
+                   "there may synchronise the device and hang the job; "
+                   "run comm-plan-workspace";
+          else
+            op->emitOpError() << "between communication issues " << what;
           return WalkResult::interrupt();
         });
     return failure(result.wasInterrupted());

@@ -186,6 +186,86 @@ struct WeightModel
   }
 };
 
+/// Opaque compute: every tensor result gets a buffer of its own, which becomes
+/// an operand behind the others.
+struct ComputeModel
+    : public BufferizableOpInterface::ExternalModel<ComputeModel, ComputeOp> {
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
+                               const AnalysisState &) const {
+    return false;
+  }
+  AliasingValueList getAliasingValues(Operation *, OpOperand &,
+                                      const AnalysisState &) const {
+    return {};
+  }
+  bool bufferizesToAllocation(Operation *, Value value) const {
+    return isa<TensorType>(value.getType());
+  }
+  FailureOr<BufferLikeType> getBufferType(Operation *, Value value,
+                                          const BufferizationOptions &,
+                                          const BufferizationState &,
+                                          SmallVector<Value> &) const {
+    auto type = cast<RankedTensorType>(value.getType());
+    return cast<BufferLikeType>(
+        MemRefType::get(type.getShape(), type.getElementType()));
+  }
+  bool resultBufferizesToMemoryWrite(Operation *, OpResult result,
+                                     const AnalysisState &) const {
+    return isa<TensorType>(result.getType());
+  }
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    SmallVector<Value> operands, replacements;
+    SmallVector<Type> keptTypes;
+    for (Value operand : op->getOperands()) {
+      if (!isa<TensorType>(operand.getType())) {
+        operands.push_back(operand);
+        continue;
+      }
+      FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);
+      if (failed(buffer))
+        return failure();
+      operands.push_back(*buffer);
+    }
+    SmallVector<Value> buffers;
+    for (Value result : op->getResults()) {
+      auto type = dyn_cast<RankedTensorType>(result.getType());
+      if (!type) {
+        keptTypes.push_back(result.getType());
+        continue;
+      }
+      if (!type.hasStaticShape())
+        return op->emitOpError("has a result whose shape is only known at run "
+                               "time; fix the dimension with --dim");
+      FailureOr<Value> buffer = options.createAlloc(
+          rewriter, op->getLoc(),
+          MemRefType::get(type.getShape(), type.getElementType()), {});
+      if (failed(buffer))
+        return failure();
+      buffers.push_back(*buffer);
+    }
+    operands.append(buffers);
+    OperationState newState(op->getLoc(), op->getName(), operands, keptTypes,
+                            op->getAttrs());
+    newState.propertiesAttr = op->getPropertiesAsAttribute();
+    Operation *newOp = rewriter.create(newState);
+    newOp->setAttr("destinations", rewriter.getI64IntegerAttr(
+                                       static_cast<int64_t>(buffers.size())));
+    unsigned kept = 0, written = 0;
+    for (Value result : op->getResults())
+      replacements.push_back(isa<TensorType>(result.getType())
+                                 ? buffers[written++]
+                                 : Value(newOp->getResult(kept++)));
+    replaceOpWithBufferizedValues(rewriter, op, replacements);
+    return success();
+  }
+};
+
 template <typename... Ops> void attachDestination(MLIRContext *context) {
   (Ops::template attachInterface<DestinationModel<Ops, false>>(*context), ...);
 }
@@ -205,5 +285,6 @@ void concord::comm::registerBufferizationModels(DialectRegistry &registry) {
     WaitOp::attachInterface<WaitModel>(*context);
     StartOp::attachInterface<ReadOnlyModel<StartOp>>(*context);
     WeightOp::attachInterface<WeightModel>(*context);
+    ComputeOp::attachInterface<ComputeModel>(*context);
   });
 }

@@ -237,6 +237,14 @@ void KernelOp::getEffects(
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
 }
 
+/// Operands that opaque compute writes: `destinations` of them, and `workspace`,
+/// behind all others. -1 when it does not say, and any memref may be written.
+static int64_t numWritten(ComputeOp op) {
+  auto destinations = op->getAttrOfType<IntegerAttr>("destinations");
+  bool workspace = op->hasAttr("workspace");
+  return destinations ? destinations.getInt() + workspace : -1;
+}
+
 void ComputeOp::getEffects(
     SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>
         &effects) {
@@ -244,10 +252,15 @@ void ComputeOp::getEffects(
     effects.emplace_back(MemoryEffects::Read::get(), IssueResource::get());
     effects.emplace_back(MemoryEffects::Write::get(), IssueResource::get());
   }
+  int64_t written = numWritten(*this);
+  auto count = static_cast<int64_t>(getOperands().size());
   for (OpOperand &operand : getOperandsMutable())
     if (isa<MemRefType>(operand.get().getType())) {
-      effects.emplace_back(MemoryEffects::Read::get(), &operand);
-      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+      bool isWritten = operand.getOperandNumber() >= count - written;
+      if (written < 0 || !isWritten)
+        effects.emplace_back(MemoryEffects::Read::get(), &operand);
+      if (written < 0 || isWritten)
+        effects.emplace_back(MemoryEffects::Write::get(), &operand);
     }
 }
 

@@ -15,6 +15,8 @@
 #include "comm/Comm.h"
 
 #include "mlir/IR/BuiltinTypes.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -22,59 +24,112 @@ using namespace mlir;
 
 namespace concord {
 
-Lifetimes::Lifetimes(Block &block) : block(block) {
-  int64_t next = 0;
-  for (Operation &op : block)
-    positions[&op] = next++;
+Lifetimes::Lifetimes(Block &block) : block(block) { number(block); }
+
+void Lifetimes::number(Block &block) {
+  for (Operation &op : block) {
+    int64_t begin = next++;
+    // The bodies of structured computations are one point.
+    if (isa<RegionBranchOpInterface, LoopLikeOpInterface>(op))
+      for (Region &region : op.getRegions())
+        for (Block &inner : region)
+          number(inner);
+    spans[&op] = {begin, next - 1};
+  }
 }
 
 int64_t Lifetimes::position(Operation *op) const {
-  Operation *top = block.findAncestorOpInBlock(*op);
-  auto it = top ? positions.find(top) : positions.end();
-  return it == positions.end() ? -1 : it->second;
+  for (; op; op = op->getParentOp())
+    if (auto found = spans.find(op); found != spans.end())
+      return found->second.first;
+  return -1;
+}
+
+int64_t Lifetimes::end(Operation *op) const {
+  for (; op; op = op->getParentOp())
+    if (auto found = spans.find(op); found != spans.end())
+      return found->second.second;
+  return -1;
+}
+
+Lifetime Lifetimes::span(Operation *user, Block *home) const {
+  Lifetime life{position(user), position(user)};
+  for (Operation *op = user; op && op->getBlock() != home;) {
+    op = op->getParentOp();
+    // Every round uses it.
+    if (op && isa<LoopLikeOpInterface>(op))
+      life = {position(op), end(op)};
+    if (op && op->getBlock() == home)
+      break;
+  }
+  return life;
 }
 
 Lifetime Lifetimes::of(Value buffer) const {
   Lifetime life;
-  life.first = static_cast<int64_t>(positions.size());
-  SmallVector<Value> worklist = {buffer};
-  llvm::SmallPtrSet<Value, 8> seen;
+  life.first = next;
+  auto extend = [&](Lifetime by) {
+    life.first = std::min(life.first, by.first);
+    life.last = std::max(life.last, by.last);
+  };
+  // With the block of whose rounds each alias is part.
+  SmallVector<std::pair<Value, Block *>> worklist = {
+      {buffer, buffer.getParentBlock()}};
+  llvm::SmallDenseMap<Value, Block *> seen;
   while (!worklist.empty()) {
-    Value value = worklist.pop_back_val();
-    if (!seen.insert(value).second)
-      continue;
+    auto [value, home] = worklist.pop_back_val();
+    auto [entry, isNew] = seen.try_emplace(value, home);
+    if (!isNew) {
+      // Known, but perhaps as something that lives in a narrower place.
+      if (entry->second == home ||
+          !home->getParent()->isProperAncestor(entry->second->getParent()))
+        continue;
+      entry->second = home;
+    }
     for (OpOperand &use : value.getUses()) {
       Operation *user = use.getOwner();
-      int64_t at = position(user);
       bool aliases = false;
-      auto follow = [&](Value next) {
+      auto follow = [&](Value next, Block *in) {
         if (isa<BaseMemRefType>(next.getType())) {
-          worklist.push_back(next);
+          worklist.push_back({next, in});
           aliases = true;
         }
       };
       for (Value result : user->getResults())
-        follow(result);
+        follow(result, home);
       for (Region &region : user->getRegions())
         for (BlockArgument argument : region.getArguments())
-          follow(argument);
-      // A region's terminator hands the value to the operation around it.
-      if (user->hasTrait<OpTrait::IsTerminator>() && user->getParentOp() &&
-          block.findAncestorOpInBlock(*user) != user)
-        for (Value result : user->getParentOp()->getResults())
-          follow(result);
+          follow(argument, home);
+      // A region's terminator hands the value to the operation around it: it
+      // lives there, and in a loop in the next round too.
+      bool leaves = user->hasTrait<OpTrait::IsTerminator>() &&
+                    user->getParentOp() && user->getBlock() != &block;
+      if (leaves && isa<BaseMemRefType>(value.getType())) {
+        Operation *parent = user->getParentOp();
+        Block *out = parent->getBlock();
+        if (!home->getParent()->isProperAncestor(parent->getParentRegion()))
+          home = out;
+        for (Value result : parent->getResults())
+          follow(result, home);
+        if (isa<LoopLikeOpInterface>(parent)) {
+          for (Region &region : parent->getRegions())
+            for (BlockArgument argument : region.getArguments())
+              follow(argument, home);
+          extend({position(parent), end(parent)});
+        }
+      }
       // A view alone touches nothing: its users count.
       bool pureView = aliases && user->getNumRegions() == 0 &&
                       !user->hasTrait<OpTrait::IsTerminator>() &&
                       isMemoryEffectFree(user);
       if (pureView)
         continue;
-      life.first = std::min(life.first, at);
-      life.last = std::max(life.last, at);
+      // An operation that takes it into its regions uses it from here on.
+      extend(span(user, home));
       // In flight until its wait, wherever the wait is.
       if (auto start = dyn_cast<comm::StartOp>(user))
         for (Operation *wait : start.getFuture().getUsers())
-          life.last = std::max(life.last, position(wait));
+          extend(span(wait, home));
     }
   }
   if (life.last < 0 && buffer.getDefiningOp())

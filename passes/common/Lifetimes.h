@@ -14,8 +14,8 @@
 
 namespace concord {
 
-/// First and last top-level operation, by position in the block, that uses a
-/// buffer or anything that may alias it. Both ends are included.
+/// First and last operation, by number, that uses a buffer or anything that may
+/// alias it. Both ends are included.
 struct Lifetime {
   int64_t first = 0, last = -1;
   bool overlaps(const Lifetime &other) const {
@@ -23,9 +23,10 @@ struct Lifetime {
   }
 };
 
-/// Lifetimes of buffers over the operations of one block. An operation with
-/// regions counts as one point: what is used anywhere inside is used
-/// throughout.
+/// Lifetimes of buffers in one function. Operations are numbered in program
+/// order, those in loops and branches too, so that the arms of a branch are
+/// apart and a buffer that one round of a loop makes and drops is live within
+/// the round. What a loop uses and does not make itself, it uses throughout.
 class Lifetimes {
 public:
   explicit Lifetimes(mlir::Block &block);
@@ -35,11 +36,21 @@ public:
   /// nothing uses it.
   Lifetime of(mlir::Value buffer) const;
 
+  /// The number of `op`, or of the operation around it that has one; -1: none.
   int64_t position(mlir::Operation *op) const;
+  /// How many numbers there are.
+  int64_t events() const { return next; }
+  /// The last number within `op`.
+  int64_t end(mlir::Operation *op) const;
 
 private:
+  void number(mlir::Block &block);
+  /// When `user` uses something that was made in `home`.
+  Lifetime span(mlir::Operation *user, mlir::Block *home) const;
+
   mlir::Block &block;
-  llvm::DenseMap<mlir::Operation *, int64_t> positions;
+  int64_t next = 0;
+  llvm::DenseMap<mlir::Operation *, std::pair<int64_t, int64_t>> spans;
 };
 
 } // namespace concord

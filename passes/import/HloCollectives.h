@@ -46,6 +46,7 @@ public:
   /// Settles the number of ranks; domains go to the start of `module`.
   bool begin(mlir::ModuleOp module, int64_t world, std::string &error);
   int64_t world() const { return partitions * replicas; }
+  int64_t partitionCount() const { return partitions; }
 
   /// `op` read as a collective of `kind` ("all-reduce", ..., "send", "recv").
   std::optional<Description> describe(const hlo::Instruction &op, llvm::StringRef kind,

@@ -41,6 +41,12 @@ std::string exportHlo(ModuleOp module, std::string &error) {
     error = "--emit=hlo needs a module that was imported from HLO text";
     return "";
   }
+  if (module->hasAttr("comm.hlo_rewritten")) {
+    error = "--emit=hlo writes the order into the text that the module came from, "
+            "but its collectives were rewritten; run it without comm-simplify and "
+            "comm-bucket";
+    return "";
+  }
   std::string path = cast<StringAttr>(attr[0]).str();
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer) {

@@ -89,6 +89,7 @@ private:
                                 unsigned depth);
   LogicalResult instruction(Frame &frame, uint32_t index);
   LogicalResult compute(Frame &frame, uint32_t index);
+  void describe(comm::ComputeOp made, const hlo::Instruction &op);
   LogicalResult whileLoop(Frame &frame, uint32_t index);
   LogicalResult conditional(Frame &frame, uint32_t index);
   LogicalResult inlineCall(Frame &frame, uint32_t index, uint32_t callee);
@@ -279,8 +280,63 @@ LogicalResult Importer::compute(Frame &frame, uint32_t index) {
       number(cost.flops), number(cost.bytesRead), number(cost.bytesWritten), nullptr,
       nullptr, touches ? builder.getUnitAttr() : nullptr,
       builder.getStringAttr(ref(op.name)));
+  describe(made, op);
   llvm::append_range(frame.values[index], made.getResults());
   return success();
+}
+
+/// What passes want to know of an opaque instruction beside its cost: which part
+/// a rank takes (a table looked up by the partition's number, or a fixed place).
+void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
+  StringRef code = ref(op.opcode);
+  if (code == "partition-id" || code == "replica-id") {
+    made->setAttr("partitions",
+                  builder.getI64IntegerAttr(collectives.partitionCount()));
+    return;
+  }
+  auto type = made.getNumResults() == 1
+                  ? dyn_cast<RankedTensorType>(made.getResult(0).getType())
+                  : RankedTensorType();
+  if (!type || !type.hasStaticShape())
+    return;
+  if (code == "slice") {
+    // {[0:4], [2:8:2]}: start, limit, stride.
+    SmallVector<int64_t> starts;
+    SmallVector<StringRef> dims;
+    ref(op.attribute("slice")).trim("{}").split(dims, ',', -1, false);
+    for (StringRef dim : dims) {
+      SmallVector<StringRef> parts;
+      dim.trim().trim("[]").split(parts, ':');
+      int64_t start = 0, stride = 1;
+      if (parts.size() < 2 || parts.size() > 3 || parts[0].getAsInteger(10, start) ||
+          (parts.size() == 3 && parts[2].getAsInteger(10, stride)) || stride != 1)
+        return;
+      starts.push_back(start);
+    }
+    if (static_cast<int64_t>(starts.size()) == type.getRank())
+      made->setAttr("starts", builder.getDenseI64ArrayAttr(starts));
+    return;
+  }
+  // Large tables are written `{...}`.
+  auto element = dyn_cast<IntegerType>(type.getElementType());
+  if (code != "constant" || !element || element.getWidth() < 8 || type.getRank() > 1 ||
+      type.getNumElements() > hlo::kMaxRanks)
+    return;
+  SmallVector<StringRef> numbers;
+  ref(op.payload).trim().trim("{}").split(numbers, ',', -1, false);
+  if (static_cast<int64_t>(numbers.size()) != type.getNumElements())
+    return;
+  SmallVector<APInt> values;
+  for (StringRef number : numbers) {
+    int64_t value = 0;
+    if (number.trim().getAsInteger(10, value) ||
+        !(element.isUnsigned() ? value >= 0 && llvm::isUIntN(element.getWidth(), value)
+                               : llvm::isIntN(element.getWidth(), value)))
+      return;
+    values.push_back(APInt(element.getWidth(), value, !element.isUnsigned(),
+                           /*implicitTrunc=*/true));
+  }
+  made->setAttr("value", DenseElementsAttr::get(type, values));
 }
 
 LogicalResult Importer::inlineCall(Frame &frame, uint32_t index, uint32_t callee) {
@@ -761,6 +817,8 @@ OwningOpRef<ModuleOp> Importer::run() {
       StringRef sharding = ref(op.attribute("sharding"));
       if (!sharding.empty() && !sharding.contains("{replicated}"))
         function.setArgAttr(next, "comm.sharding", builder.getArrayAttr({}));
+      else if (!sharding.empty())
+        function.setArgAttr(next, "comm.replicated", builder.getUnitAttr());
       leaves.push_back(body->getArgument(next));
     }
     parameters.push_back(std::move(leaves));

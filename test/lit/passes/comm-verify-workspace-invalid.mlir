@@ -92,3 +92,36 @@ func.func @other_use(%arena: memref<64xi8> {comm.arena}, %x: memref<64xi8>) {
   memref.copy %arena, %x : memref<64xi8> to memref<64xi8>
   return
 }
+
+// -----
+
+// Workspace that is declared and not given comes from the system.
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @workspace(%x: memref<16xf32>) {
+    comm.barrier @tp
+    // expected-error @below {{between communication issues declares workspace and is given none}}
+    comm.compute "opaque"(%x) {workspace_bytes = 64 : i64} : (memref<16xf32>) -> ()
+    comm.barrier @tp
+    return
+  }
+}
+
+// -----
+
+// Nobody knows what a function outside does; in a loop, what follows the issue of
+// one round precedes that of the next.
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func private @load()
+  func.func @unknown(%n: index) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    scf.for %i = %c0 to %n step %c1 {
+      comm.barrier @tp
+      // expected-error @below {{between communication issues has unknown effects: it may allocate, free, load lazily or synchronise}}
+      func.call @load() : () -> ()
+    }
+    return
+  }
+}
