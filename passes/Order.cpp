@@ -262,7 +262,7 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     }
     // What is not proven gets no certificate; comm-verify-order says why.
     if (certificate.valid) {
-      bool several = plan->programs.size() > 1;
+      bool several = severalIssuers(*plan);
       SmallVector<StringRef> assumes = {several ? "gate=hold" : "gate=check",
                                         "one issue thread per rank"};
       for (const std::string &text : certificate.assumes)

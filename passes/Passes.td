@@ -35,12 +35,36 @@ def CommPartition : Pass<"comm-partition", "::mlir::ModuleOp"> {
     %p = onnx.node "MatMul"(%h, %w2) {} opset(17) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     %y = comm.all_reduce @tp sum ins(%p : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
     ```
+
+    The axis `pp` is taken last and makes several programs: operations are cut into
+    contiguous stages of least predicted time, each a function of its own with a
+    `comm.program`, and values that cross a cut are sent and received. With
+    micro-batches the batch is cut into equal parts, and stage s computes part m
+    while stage s + 1 computes part m - 1; two programs of `comm.mesh = [["pp", 2]]`:
+    ```mlir
+    comm.program @stage0 entry(@main_stage0) ranks([0])
+    func.func @main_stage0(%x: tensor<4x8xf32>) {
+      %h = onnx.node "MatMul"(%x, %w1) ...
+      %f = comm.start send @pp ins(%h : tensor<4x16xf32>) {peer = 1 : i64}
+      comm.wait %f ins(%h : tensor<4x16xf32>)
+      return
+    }
+    comm.program @stage1 entry(@main_stage1) ranks([1])
+    func.func @main_stage1() -> tensor<4x8xf32> {
+      %h = comm.recv @pp from(0) outs(%e : tensor<4x16xf32>) -> tensor<4x16xf32>
+      %y = onnx.node "MatMul"(%h, %w2) ...
+      return %y : tensor<4x8xf32>
+    }
+    ```
   }];
   let options = [
     Option<"replicateInputs", "replicate-inputs", "bool", /*default=*/"false",
            "Give every rank the whole inputs">,
     Option<"replicateOutputs", "replicate-outputs", "bool", /*default=*/"false",
-           "Leave the whole outputs on every rank">
+           "Leave the whole outputs on every rank">,
+    Option<"microBatches", "micro-batches", "int64_t", /*default=*/"1",
+           "Parts of the batch that are computed one after another; 1 takes "
+           "`comm.micro_batches` of the module">
   ];
   let statistics = [
     Statistic<"numCollectives", "collectives", "Collectives inserted">,

@@ -20,6 +20,7 @@ namespace concord {
 struct CompileOptions {
   Mesh mesh;
   int64_t world = 1;
+  int64_t microBatches = 1;
   std::map<int64_t, std::string> groupTypes;
   onnx::ReadOptions read;
 };

@@ -306,6 +306,13 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   OwningOpRef<ModuleOp> module = readInput(context, options);
   if (!module)
     return failure();
+  if (options.microBatches > 1) {
+    if (getPhase(*module) > Phase::Imported)
+      return fail(inputFile + ": is already partitioned; drop --micro-batches");
+    (*module)->setAttr(
+        "comm.micro_batches",
+        Builder(&context).getI64IntegerAttr(options.microBatches));
+  }
   StringRef stem =
       llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
   (*module)->setAttr("comm.name", StringAttr::get(&context, stem));
