@@ -16,6 +16,7 @@
 
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/Issuers.h"
 #include "common/PlanBuilder.h"
 #include "concord/order/Certificate.h"
 

@@ -404,13 +404,4 @@ FailureOr<plan::Plan> buildPlan(ModuleOp module, bool buffers) {
   return Builder(module, buffers).run();
 }
 
-bool severalIssuers(const plan::Plan &plan) {
-  std::set<int32_t> seen;
-  for (const plan::Program &program : plan.programs)
-    for (int32_t rank : program.ranks)
-      if (!seen.insert(rank).second)
-        return true;
-  return false;
-}
-
 } // namespace concord

@@ -29,9 +29,6 @@ issuesOf(mlir::func::FuncOp function);
 /// operand that cannot be resolved is Foreign. Emits a diagnostic on failure.
 mlir::FailureOr<plan::Plan> buildPlan(mlir::ModuleOp module, bool buffers);
 
-/// Whether some rank runs more than one of the programs.
-bool severalIssuers(const plan::Plan &plan);
-
 /// concord_buffer's outer, inner and stride for one side of a collective.
 struct BufferShape {
   uint64_t outer = 1, innerBytes = 0, strideBytes = 0;
