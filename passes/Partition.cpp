@@ -147,9 +147,8 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
         }
         mesh.push_back({name.getValue().str(), size.getInt()});
       }
-    int64_t micro = microBatches;
-    if (auto attr = module->getAttrOfType<IntegerAttr>("comm.micro_batches");
-        attr && microBatches == 1)
+    int64_t micro = 1;
+    if (auto attr = module->getAttrOfType<IntegerAttr>("comm.micro_batches"))
       micro = attr.getInt();
     module->removeAttr("comm.micro_batches");
     if (micro < 1 || micro > 1024) {

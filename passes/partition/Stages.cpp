@@ -563,7 +563,9 @@ void StageBuilder::exchange(ArrayRef<Transfer> transfers, int32_t stage,
       auto start = comm::StartOp::create(
           builder, transfer.value.getLoc(),
           comm::FutureType::get(builder.getContext()),
-          sends ? comm::CollectiveKind::send : comm::CollectiveKind::recv,
+          comm::CollectiveKindAttr::get(builder.getContext(),
+                                        sends ? comm::CollectiveKind::send
+                                              : comm::CollectiveKind::recv),
           domain, /*reduction=*/nullptr, /*dim=*/nullptr, /*split_dim=*/nullptr,
           /*concat_dim=*/nullptr, /*root=*/nullptr,
           builder.getI64IntegerAttr(peer), /*pairs=*/nullptr,
@@ -675,8 +677,10 @@ LogicalResult StageBuilder::build(int32_t stage) {
       ranks.push_back(group[stage]);
     llvm::sort(ranks);
     builder.setInsertionPoint(function);
-    comm::ProgramOp::create(builder, whole.getLoc(),
-                            "stage" + std::to_string(stage), name, ranks, "");
+    comm::ProgramOp::create(
+        builder, whole.getLoc(), builder.getStringAttr("stage" + Twine(stage)),
+        FlatSymbolRefAttr::get(function), builder.getDenseI64ArrayAttr(ranks),
+        builder.getStringAttr(""));
   }
   return success();
 }

@@ -280,8 +280,14 @@ class Program:
 
     def run(self, inputs):
         """Copy local arrays in (a dict by name; those left out keep what they
-        had), run one step, and return copies of all outputs, by name."""
+        had), run one step, and return copies of all outputs, by name. Of a
+        program with pipeline stages, inputs that other stages read are passed
+        over, and the outputs are those of this rank's stage."""
+        own = {entry.name for entry in self.inputs}
+        elsewhere = {entry["name"] for entry in self.meta["inputs"]} - own
         for name, array in inputs.items():
+            if name in elsewhere:
+                continue
             entry = self.inputs[self._index(self.inputs, name, "input")]
             array = np.asarray(array)
             self._checked(entry, array, "input")

@@ -6,9 +6,9 @@
 // computes the second. A cheap value of the inputs is computed on both sides.
 //
 // RUN: comm-opt %s --comm-partition | FileCheck %s
-// RUN: comm-opt %s --comm-partition="micro-batches=2" | FileCheck %s --check-prefix=MICRO
+// RUN: comm-opt %s --micro-batches=2 --comm-partition | FileCheck %s --check-prefix=MICRO
 // RUN: comm-opt %s --comm-pipeline=to=ordered | FileCheck %s --check-prefix=ORDER
-// RUN: comm-opt %s --comm-partition="micro-batches=2" --comm-pipeline | FileCheck %s --check-prefix=PLAN
+// RUN: comm-opt %s --micro-batches=2 --comm-pipeline | FileCheck %s --check-prefix=PLAN
 
 // CHECK: comm.domain @pp groups({{\[}}[0, 1]])
 // CHECK: comm.program @stage0 entry(@main_stage0) ranks([0])
