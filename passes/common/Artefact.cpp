@@ -11,8 +11,8 @@
 
 #include "common/Artefact.h"
 
-#include "common/NodeBridge.h"
 #include "common/Issuers.h"
+#include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
 #include "concord/artefact.h"
 #include "concord/kernel.h"

@@ -152,10 +152,17 @@ LogicalResult StageBuilder::classify() {
                 : 0;
   };
   for (auto [op, info] : llvm::zip(bound.ops, bound.problem.ops)) {
+    // A lookup goes through the rows that it takes, not through the table.
     double bytes = info.bytes;
-    if (!isa<onnxir::NodeOp>(op))
-      for (Value value : operandsOf(op))
-        bytes += bytesOf(value);
+    auto node = dyn_cast<onnxir::NodeOp>(op);
+    if (!node || node.getOp().starts_with("Gather")) {
+      bytes = 0;
+      for (Value value : op->getResults())
+        bytes += 2 * bytesOf(value);
+      if (!node)
+        for (Value value : op->getOperands())
+          bytes += bytesOf(value);
+    }
     double time = std::max(info.flops / cost.flopsPerSecond,
                            bytes / cost.bytesPerSecond) +
                   cost.opSeconds;
