@@ -178,7 +178,12 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     for (func::FuncOp function : entryFunctions(module)) {
-      if (!function.getNumResults())
+      // A stage that only receives or only sends has no results, and inputs all
+      // the same.
+      if (!function.getNumResults() &&
+          (!function.getBody().hasOneBlock() ||
+           !llvm::any_of(function.getArgumentTypes(),
+                         llvm::IsaPred<RankedTensorType>)))
         continue;
       if (!function.getBody().hasOneBlock() ||
           !llvm::all_of(function.getResultTypes(),

@@ -47,6 +47,7 @@
 #include "mlir/Transforms/Passes.h"
 
 #include <cstddef>
+#include <set>
 
 namespace concord {
 #define GEN_PASS_DEF_COMMLOWER
@@ -62,10 +63,12 @@ using namespace concord;
 
 namespace {
 
-/// Site numbers and kernel indices, decided before the conversion.
+/// Site numbers and kernel indices, decided before the conversion. Kernels are
+/// numbered over all programs, sites within each.
 struct Numbering {
   llvm::DenseMap<Operation *, int64_t>
-      sites; ///< issues, and waits by their start
+      sites; ///< issues, groups, and waits by their start
+  llvm::DenseSet<Operation *> grouped; ///< starts that a group launches
   llvm::StringMap<int64_t> kernels;
   llvm::DenseMap<Operation *, BufferShape> inputs, outputs;
 };
@@ -129,40 +132,46 @@ protected:
   const Numbering &numbering;
 };
 
-struct IssueLowering
-    : OpInterfaceConversionPattern<comm::CollectiveOpInterface>,
-      CommPattern {
-  IssueLowering(const LLVMTypeConverter &converter, const Numbering &numbering)
-      : OpInterfaceConversionPattern(converter, &converter.getContext()),
-        CommPattern(converter, numbering) {}
+/// The buffers of one or several issues, and the call that hands them over.
+class IssueCall : CommPattern {
+public:
+  IssueCall(const LLVMTypeConverter &converter, const Numbering &numbering)
+      : CommPattern(converter, numbering) {}
 
-  LogicalResult
-  matchAndRewrite(comm::CollectiveOpInterface op, ArrayRef<Value> operands,
-                  ConversionPatternRewriter &rewriter) const override {
+  /// `operands` are the converted ones of `op`.
+  void add(ConversionPatternRewriter &rewriter, comm::CollectiveOpInterface op,
+           ValueRange operands) {
+    bool first = true;
+    for (unsigned i = 0; i < op->getNumOperands(); ++i) {
+      Value operand = op->getOperand(i);
+      BufferShape shape;
+      if (operand == op.getCollectiveInput() && numbering.inputs.count(op) &&
+          first)
+        shape = numbering.inputs.lookup(op);
+      else if (operand == op.getCollectiveOutput())
+        shape = numbering.outputs.lookup(op);
+      else
+        continue;
+      first = false;
+      Location loc = op->getLoc();
+      buffers.push_back(
+          {pointerOf(rewriter, loc, operands[i], operand.getType()),
+           constant(rewriter, loc, shape.outer, 64),
+           constant(rewriter, loc, shape.innerBytes, 64),
+           constant(rewriter, loc, shape.strideBytes, 64)});
+    }
+  }
+
+  void make(ConversionPatternRewriter &rewriter, Operation *op) {
     Location loc = op->getLoc();
     MLIRContext *context = op->getContext();
     auto pointer = LLVM::LLVMPointerType::get(context);
     Type i64 = rewriter.getI64Type(), i32 = rewriter.getI32Type();
     auto bufferType =
         LLVM::LLVMStructType::getLiteral(context, {pointer, i64, i64, i64});
-    SmallVector<std::pair<unsigned, BufferShape>> buffers;
-    for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-      Value operand = op->getOperand(i);
-      if (operand == op.getCollectiveInput() && numbering.inputs.count(op) &&
-          (buffers.empty()))
-        buffers.push_back({i, numbering.inputs.lookup(op)});
-      else if (operand == op.getCollectiveOutput())
-        buffers.push_back({i, numbering.outputs.lookup(op)});
-    }
     Value array = stackSlot(rewriter, op, bufferType,
                             std::max<size_t>(1, buffers.size()));
-    for (auto [index, entry] : llvm::enumerate(buffers)) {
-      auto &[operand, shape] = entry;
-      Value fields[] = {pointerOf(rewriter, loc, operands[operand],
-                                  op->getOperand(operand).getType()),
-                        constant(rewriter, loc, shape.outer, 64),
-                        constant(rewriter, loc, shape.innerBytes, 64),
-                        constant(rewriter, loc, shape.strideBytes, 64)};
+    for (auto [index, fields] : llvm::enumerate(buffers))
       for (auto [f, value] : llvm::enumerate(fields)) {
         Value at = LLVM::GEPOp::create(
             rewriter, loc, pointer, bufferType, array,
@@ -170,7 +179,6 @@ struct IssueLowering
                                    static_cast<int32_t>(f)});
         LLVM::StoreOp::create(rewriter, loc, value, at);
       }
-    }
     auto callee = declare(rewriter, op->getParentOfType<ModuleOp>(),
                           "concord_issue", {pointer, i32, pointer, i32});
     Value ctx =
@@ -179,14 +187,64 @@ struct IssueLowering
         rewriter, loc, callee,
         ValueRange{ctx, constant(rewriter, loc, numbering.sites.lookup(op), 32),
                    array, constant(rewriter, loc, buffers.size(), 32)});
+  }
+
+private:
+  SmallVector<std::array<Value, 4>> buffers;
+};
+
+struct IssueLowering
+    : OpInterfaceConversionPattern<comm::CollectiveOpInterface> {
+  IssueLowering(const LLVMTypeConverter &converter, const Numbering &numbering)
+      : OpInterfaceConversionPattern(converter, &converter.getContext()),
+        converter(converter), numbering(numbering) {}
+
+  LogicalResult
+  matchAndRewrite(comm::CollectiveOpInterface op, ArrayRef<Value> operands,
+                  ConversionPatternRewriter &rewriter) const override {
+    if (!numbering.grouped.contains(op)) {
+      IssueCall call(converter, numbering);
+      call.add(rewriter, op, operands);
+      call.make(rewriter, op);
+    }
     if (op->getNumResults()) {
       // The future: its wait knows the site, nothing is carried at run time.
-      rewriter.replaceOp(op, constant(rewriter, loc, 0, 32));
+      rewriter.replaceOp(op, constant(rewriter, op->getLoc(), 0, 32));
       return success();
     }
     rewriter.eraseOp(op);
     return success();
   }
+  const LLVMTypeConverter &converter;
+  const Numbering &numbering;
+};
+
+/// One call with the buffers of all members.
+struct GroupLowering : ConvertOpToLLVMPattern<comm::GroupOp> {
+  GroupLowering(const LLVMTypeConverter &converter, const Numbering &numbering)
+      : ConvertOpToLLVMPattern(converter), converter(converter),
+        numbering(numbering) {}
+  LogicalResult
+  matchAndRewrite(comm::GroupOp op, OpAdaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    IssueCall call(converter, numbering);
+    for (Value future : op.getFutures()) {
+      auto start = future.getDefiningOp<comm::StartOp>();
+      SmallVector<Value> operands;
+      if (!start ||
+          failed(rewriter.getRemappedValues(start->getOperands(), operands)))
+        return rewriter.notifyMatchFailure(op,
+                                           "a member's buffers are unknown");
+      call.add(rewriter,
+               cast<comm::CollectiveOpInterface>(start.getOperation()),
+               operands);
+    }
+    call.make(rewriter, op);
+    rewriter.eraseOp(op);
+    return success();
+  }
+  const LLVMTypeConverter &converter;
+  const Numbering &numbering;
 };
 
 struct WaitLowering : ConvertOpToLLVMPattern<comm::WaitOp> {
@@ -309,11 +367,17 @@ struct Lower : public concord::impl::CommLowerBase<Lower> {
   using CommLowerBase::CommLowerBase;
 
   LogicalResult loops(ModuleOp module);
+  LogicalResult check(ModuleOp module, func::FuncOp function);
   void hoistWeights(func::FuncOp function,
                     SmallVectorImpl<Attribute> &parameters);
+  void number(func::FuncOp function, Numbering &numbering,
+              SmallVectorImpl<std::string> &kernels, LoweredProgram &program);
+  void makeBody(func::FuncOp function, const std::string &name);
   LogicalResult convert(ModuleOp module, const Numbering &numbering);
   void exitOnError(LLVM::LLVMFuncOp function);
-  void entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
+  LLVM::LLVMFuncOp step(ModuleOp module, LLVM::LLVMFuncOp body,
+                        const LoweredProgram &program, const Twine &name);
+  void entryPoint(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> steps,
                   const Metadata &metadata);
   void runOnOperation() override;
 };
@@ -437,8 +501,8 @@ LogicalResult Lower::convert(ModuleOp module, const Numbering &numbering) {
   ub::populateUBToLLVMConversionPatterns(converter, patterns);
   populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);
   populateFuncToLLVMConversionPatterns(converter, patterns);
-  patterns.add<IssueLowering, WaitLowering, KernelLowering>(converter,
-                                                            numbering);
+  patterns.add<IssueLowering, GroupLowering, WaitLowering, KernelLowering>(
+      converter, numbering);
   patterns.add<QueryLowering<comm::RankOp>, QueryLowering<comm::SizeOp>>(
       converter);
   LLVMConversionTarget target(*context);
@@ -490,17 +554,16 @@ static LLVM::GlobalOp bytesGlobal(OpBuilder &builder, Location loc,
   return global;
 }
 
-/// `concord_step` unpacks its arguments and calls the body; `concord_program`
-/// describes the artefact.
-void Lower::entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
-                       const Metadata &metadata) {
+/// Unpacks the arguments of a step and calls the body.
+LLVM::LLVMFuncOp Lower::step(ModuleOp module, LLVM::LLVMFuncOp body,
+                             const LoweredProgram &program, const Twine &name) {
   OpBuilder builder(&getContext());
   Location loc = module.getLoc();
   auto pointer = LLVM::LLVMPointerType::get(&getContext());
-  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
+  Type i32 = builder.getI32Type();
   builder.setInsertionPointToEnd(module.getBody());
   auto step = LLVM::LLVMFuncOp::create(
-      builder, loc, "concord_step", LLVM::LLVMFunctionType::get(i32, {pointer}),
+      builder, loc, name.str(), LLVM::LLVMFunctionType::get(i32, {pointer}),
       LLVM::Linkage::Internal);
   Block *entry = step.addEntryBlock(builder);
   builder.setInsertionPointToEnd(entry);
@@ -521,12 +584,22 @@ void Lower::entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
       operands.push_back(LLVM::LoadOp::create(builder, loc, pointer, at));
     }
   };
-  unpack(offsetof(concord_step_args, inputs), metadata.numInputs);
-  unpack(offsetof(concord_step_args, outputs), metadata.numOutputs);
-  unpack(offsetof(concord_step_args, parameters), metadata.numParameters);
+  unpack(offsetof(concord_step_args, inputs), program.numInputs);
+  unpack(offsetof(concord_step_args, outputs), program.numOutputs);
+  unpack(offsetof(concord_step_args, parameters), program.parameters.size());
   auto call = LLVM::CallOp::create(builder, loc, body, operands);
   LLVM::ReturnOp::create(builder, loc, call.getResult());
+  return step;
+}
 
+/// `concord_program` describes the artefact; `concord.steps` has the entry of
+/// each program, in the plan's order.
+void Lower::entryPoint(ModuleOp module, ArrayRef<LLVM::LLVMFuncOp> steps,
+                       const Metadata &metadata) {
+  OpBuilder builder(&getContext());
+  Location loc = module.getLoc();
+  auto pointer = LLVM::LLVMPointerType::get(&getContext());
+  Type i32 = builder.getI32Type(), i64 = builder.getI64Type();
   builder.setInsertionPointToEnd(module.getBody());
   std::string json = metadata.json + std::string(1, '\0');
   std::string kernels = metadata.kernels + std::string(1, '\0');
@@ -535,8 +608,27 @@ void Lower::entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
   bytesGlobal(builder, loc, "concord.meta", ".concord.meta", json);
   bytesGlobal(builder, loc, "concord.kernels", ".concord.kernels", kernels);
   bytesGlobal(builder, loc, "concord.plan", ".concord.plan", plan);
+  auto tableType = LLVM::LLVMArrayType::get(pointer, steps.size());
+  auto table =
+      LLVM::GlobalOp::create(builder, loc, tableType,
+                             /*isConstant=*/false, LLVM::Linkage::Internal,
+                             "concord.steps", Attribute());
+  {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(
+        builder.createBlock(&table.getInitializerRegion()));
+    Value list = LLVM::UndefOp::create(builder, loc, tableType);
+    for (auto [i, entry] : llvm::enumerate(steps))
+      list = LLVM::InsertValueOp::create(
+          builder, loc, list,
+          LLVM::AddressOfOp::create(builder, loc, pointer,
+                                    LLVM::LLVMFuncOp(entry).getSymName()),
+          i);
+    LLVM::ReturnOp::create(builder, loc, list);
+  }
   auto type = LLVM::LLVMStructType::getLiteral(
-      &getContext(), {i32, i32, pointer, pointer, i64, pointer, pointer});
+      &getContext(),
+      {i32, i32, pointer, pointer, i64, pointer, pointer, i64, pointer});
   auto program = LLVM::GlobalOp::create(
       builder, loc, type, /*isConstant=*/false, LLVM::Linkage::External,
       CONCORD_PROGRAM_SYMBOL, Attribute());
@@ -549,75 +641,69 @@ void Lower::entryPoint(ModuleOp module, LLVM::LLVMFuncOp body,
       LLVM::AddressOfOp::create(builder, loc, pointer, "concord.plan"),
       constant(builder, loc, metadata.plan.size(), 64),
       LLVM::AddressOfOp::create(builder, loc, pointer, "concord.kernels"),
-      LLVM::AddressOfOp::create(builder, loc, pointer, "concord_step")};
+      LLVM::AddressOfOp::create(builder, loc, pointer,
+                                LLVM::LLVMFuncOp(steps.front()).getSymName()),
+      constant(builder, loc, steps.size(), 64),
+      LLVM::AddressOfOp::create(builder, loc, pointer, "concord.steps")};
   Value desc = LLVM::UndefOp::create(builder, loc, type);
   for (auto [i, value] : llvm::enumerate(fields))
     desc = LLVM::InsertValueOp::create(builder, loc, desc, value, i);
   LLVM::ReturnOp::create(builder, loc, desc);
 }
 
-void Lower::runOnOperation() {
-  ModuleOp module = getOperation();
-  SmallVector<func::FuncOp> entries = entryFunctions(module);
-  if (entries.size() != 1) {
-    module.emitError() << "has " << entries.size()
-                       << " programs; code is generated for one program that "
-                          "every rank runs";
-    return signalPassFailure();
-  }
-  func::FuncOp function = entries.front();
+LogicalResult Lower::check(ModuleOp module, func::FuncOp function) {
   for (Type type : function.getArgumentTypes())
     if (auto memref = dyn_cast<MemRefType>(type);
-        !memref || !memref.hasStaticShape()) {
-      function.emitError() << "takes " << type
-                           << "; inputs and outputs have a static shape";
-      return signalPassFailure();
-    }
-  WalkResult grouped = function.walk([](comm::GroupOp op) {
-    op.emitOpError("is verified but not lowered yet; without it the started "
-                   "transfers run one by one");
-    return WalkResult::interrupt();
-  });
-  if (grouped.wasInterrupted())
-    return signalPassFailure();
-  if (!function.getNumArguments() || !function.getArgAttr(0, "comm.arena")) {
-    function.emitError("has no planned arena; run comm-plan-workspace first");
-    return signalPassFailure();
-  }
-  FailureOr<plan::Plan> plan = buildPlan(module, /*buffers=*/true);
-  if (failed(plan))
-    return signalPassFailure();
+        !memref || !memref.hasStaticShape())
+      return function.emitError()
+             << "takes " << type << "; inputs and outputs have a static shape";
+  if (!function.getNumArguments() || !function.getArgAttr(0, "comm.arena"))
+    return function.emitError(
+        "has no planned arena; run comm-plan-workspace first");
+  return success();
+}
 
-  SmallVector<Attribute> parameters;
-  hoistWeights(function, parameters);
-  Numbering numbering;
-  SmallVector<std::string> kernels;
-  for (auto [site, op] : llvm::enumerate(issuesOf(function))) {
-    numbering.sites[op] = site;
+/// Numbers sites as the plan does: groups behind all issues.
+void Lower::number(func::FuncOp function, Numbering &numbering,
+                   SmallVectorImpl<std::string> &kernels,
+                   LoweredProgram &program) {
+  int64_t next = 0;
+  for (comm::CollectiveOpInterface op : issuesOf(function)) {
+    numbering.sites[op] = next++;
     if (op.getCollectiveInput())
       numbering.inputs[op] = bufferShape(op, true);
     if (op.getCollectiveOutput())
       numbering.outputs[op] = bufferShape(op, false);
   }
+  function.walk<WalkOrder::PreOrder>([&](comm::GroupOp group) {
+    for (Value future : group.getFutures()) {
+      numbering.grouped.insert(future.getDefiningOp());
+      numbering.sites[future.getDefiningOp()] = next;
+    }
+    numbering.sites[group] = next++;
+  });
   function.walk([&](Operation *op) {
     if (auto wait = dyn_cast<comm::WaitOp>(op))
       numbering.sites[op] = numbering.sites.lookup(wait.getStart());
-    if (auto kernel = dyn_cast<comm::KernelOp>(op))
-      if (numbering.kernels.try_emplace(kernel.getDescription(), kernels.size())
-              .second)
-        kernels.push_back(kernel.getDescription().str());
+    auto kernel = dyn_cast<comm::KernelOp>(op);
+    if (!kernel)
+      return;
+    auto [entry, isNew] = numbering.kernels.try_emplace(
+        kernel.getDescription(), static_cast<int64_t>(kernels.size()));
+    if (isNew)
+      kernels.push_back(kernel.getDescription().str());
+    if (!llvm::is_contained(program.kernels, entry->second))
+      program.kernels.push_back(entry->second);
   });
-  Metadata metadata =
-      describeArtefact(module, function, *plan, kernels, parameters);
+}
 
-  if (failed(loops(module)))
-    return signalPassFailure();
+/// The form that a step calls: its arguments first, a status as the result.
+void Lower::makeBody(func::FuncOp function, const std::string &name) {
   emptyArguments(function);
-  // The patterns find the issues by operation; the loops above did not touch
-  // them. The step's arguments come first from here on.
+  // The patterns find the issues by operation; the loops did not touch them.
   auto pointer = LLVM::LLVMPointerType::get(&getContext());
   (void)function.insertArgument(0, pointer, {}, function.getLoc());
-  function.setName("concord_body");
+  function.setName(name);
   function.setPrivate();
   for (unsigned i = 1; i < function.getNumArguments(); ++i) {
     function.setArgAttrs(i, ArrayRef<NamedAttribute>());
@@ -631,16 +717,88 @@ void Lower::runOnOperation() {
                                            builder.getI32IntegerAttr(0));
     op->setOperands({zero});
   });
+}
+
+void Lower::runOnOperation() {
+  ModuleOp module = getOperation();
+  SmallVector<func::FuncOp> entries = entryFunctions(module);
+  // Without comm.program every rank runs every public function.
+  bool several = !module.getOps<comm::ProgramOp>().empty();
+  if (entries.empty() || (entries.size() != 1 && !several)) {
+    module.emitError() << "has " << entries.size()
+                       << " programs; code is generated for one program that "
+                          "every rank runs, or for one comm.program per set of "
+                          "ranks and issuer";
+    return signalPassFailure();
+  }
+  llvm::SmallPtrSet<Operation *, 8> distinct;
+  for (func::FuncOp function : entries) {
+    if (!distinct.insert(function).second) {
+      function.emitError("is the entry of two programs; give each a function "
+                         "of its own");
+      return signalPassFailure();
+    }
+    if (failed(check(module, function)))
+      return signalPassFailure();
+  }
+  FailureOr<plan::Plan> plan = buildPlan(module, /*buffers=*/true);
+  if (failed(plan))
+    return signalPassFailure();
+
+  Numbering numbering;
+  SmallVector<std::string> kernels;
+  SmallVector<Attribute> parameters;
+  std::vector<LoweredProgram> programs(entries.size());
+  for (auto [function, program] : llvm::zip(entries, programs)) {
+    program.function = function;
+    SmallVector<Attribute> own;
+    hoistWeights(function, own);
+    // A parameter that two programs use is stored once.
+    for (Attribute parameter : own) {
+      auto at = llvm::find(parameters, parameter);
+      program.parameters.push_back(at - parameters.begin());
+      if (at == parameters.end())
+        parameters.push_back(parameter);
+    }
+    number(function, numbering, kernels, program);
+  }
+  if (plan->programs.size() > 1)
+    for (auto [number, parameter] : llvm::enumerate(parameters)) {
+      std::set<int64_t> ranks;
+      for (auto [program, planned] : llvm::zip(programs, plan->programs))
+        if (llvm::is_contained(program.parameters, int64_t(number)))
+          ranks.insert(planned.ranks.begin(), planned.ranks.end());
+      NamedAttrList attrs(cast<DictionaryAttr>(parameter));
+      attrs.set("ranks", Builder(&getContext())
+                             .getDenseI64ArrayAttr(SmallVector<int64_t>(
+                                 ranks.begin(), ranks.end())));
+      parameter = attrs.getDictionary(&getContext());
+    }
+  Metadata metadata =
+      describeArtefact(module, programs, *plan, kernels, parameters);
+
+  if (failed(loops(module)))
+    return signalPassFailure();
+  auto suffix = [&](size_t i) {
+    return entries.size() == 1 ? std::string() : "." + std::to_string(i);
+  };
+  for (auto [i, function] : llvm::enumerate(entries))
+    makeBody(function, "concord_body" + suffix(i));
   if (failed(convert(module, numbering)))
     return signalPassFailure();
   for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
     if (isa<comm::DomainOp, comm::OrderOp, comm::CertificateOp, comm::ArenaOp,
             comm::ProgramOp>(op))
       op.erase();
-  auto body = module.lookupSymbol<LLVM::LLVMFuncOp>("concord_body");
-  body.setLinkage(LLVM::Linkage::Internal);
-  exitOnError(body);
-  entryPoint(module, body, metadata);
+  SmallVector<LLVM::LLVMFuncOp> steps;
+  for (auto [i, program] : llvm::enumerate(programs)) {
+    auto body =
+        module.lookupSymbol<LLVM::LLVMFuncOp>("concord_body" + suffix(i));
+    body.setLinkage(LLVM::Linkage::Internal);
+    exitOnError(body);
+    steps.push_back(step(module, body, program, "concord_step" + suffix(i)));
+  }
+  entryPoint(module, steps, metadata);
   module->setAttr("comm.parameters", ArrayAttr::get(&getContext(), parameters));
   setPhase(module, Phase::Lowered);
 }

@@ -5,19 +5,38 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// With one program that every rank runs, program order is one order that all
-// ranks agree on and that respects data dependences; carrying all issues on one
-// lane carries it to the device. Whoever schedules the operations anew (XLA,
-// for a module that came from HLO) needs to keep less than that: only the order
-// inside the cyclic blocks of the rank-group graph, and of that only what data
-// dependences do not say already. Those pairs are the `edges` of comm.order.
+// One order for all ranks and programs. Only what lies in a cyclic block of the
+// rank-group graph needs one; it is chosen by predicted time, the operations
+// are put in it, and the issues of a block share a lane, which carries the
+// order to the device. Domains that no block joins get lanes of their own. A
+// module whose programs disagree is put in an order that all can follow, if
+// there is one.
+//
+// Whoever schedules the operations anew (XLA, for a module that came from HLO)
+// needs to keep less than that: inside the blocks, what data dependences do not
+// say already and the walk test does not find needless. Those pairs are the
+// `edges` of comm.order.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/CostBridge.h"
+#include "common/Explain.h"
+#include "common/Issuers.h"
 #include "common/PlanBuilder.h"
 #include "concord/order/Certificate.h"
+#include "concord/order/Schedule.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <map>
+#include <queue>
+#include <set>
 
 namespace concord {
 #define GEN_PASS_DEF_COMMORDER
@@ -29,176 +48,441 @@ using namespace concord;
 
 namespace {
 
-/// A nominal accelerator, for the price of the order only: it says by how much
-/// the order lengthens the critical path, not how long a step takes.
-constexpr double kFlopsPerSecond = 1e14, kBytesPerSecond = 1e12;
-constexpr double kLinkBytesPerSecond = 1e11, kLaunchSeconds = 1e-5;
+/// Edges are tried one by one for being needless up to this many issues.
+constexpr size_t kMostWalkSites = 256;
+/// Classes of blocks are bits of a word; what is beyond shares the last one.
+constexpr uint32_t kMostClasses = 64;
 
-/// Which cyclic blocks of the rank-group graph each domain has a part in.
-llvm::StringMap<SmallVector<uint32_t>>
-cyclicBlocks(const order::Certificate &certificate, const plan::Plan &plan,
-             uint32_t &count) {
-  llvm::StringMap<SmallVector<uint32_t>> result;
-  llvm::DenseMap<uint32_t, uint32_t> dense;
-  const order::RankGroupGraph &graph = certificate.graph;
-  for (auto [node, blocks] : llvm::zip(graph.nodes, graph.edgeBlock)) {
-    if (node.domain >= plan.domains.size())
-      continue;
-    SmallVector<uint32_t> &list = result[plan.domains[node.domain].name];
-    for (uint32_t block : blocks) {
-      if (graph.blockEdges[block] <= 1)
+/// Where the rank-group graph needs an order. Cyclic blocks of the same domains
+/// look the same to a program, and are one class.
+struct Classes {
+  llvm::StringMap<SmallVector<uint32_t>> ofDomain;
+  llvm::StringMap<int64_t> lanes;
+  uint32_t count = 0;
+
+  Classes(const order::Certificate &certificate, const plan::Plan &plan) {
+    const order::RankGroupGraph &graph = certificate.graph;
+    std::map<uint32_t, std::set<uint32_t>> blocks; // to domains
+    for (auto [node, list] : llvm::zip(graph.nodes, graph.edgeBlock))
+      for (uint32_t block : list)
+        if (node.domain < plan.domains.size() && graph.blockEdges[block] > 1)
+          blocks[block].insert(node.domain);
+    std::map<std::set<uint32_t>, uint32_t> seen;
+    llvm::EquivalenceClasses<uint32_t> together;
+    for (auto &[block, domains] : blocks) {
+      for (uint32_t domain : domains)
+        together.unionSets(*domains.begin(), domain);
+      uint32_t id = std::min<uint32_t>(seen.size(), kMostClasses - 1);
+      if (!seen.try_emplace(domains, id).second)
         continue;
-      uint32_t id = dense.try_emplace(block, dense.size()).first->second;
-      if (!llvm::is_contained(list, id))
-        list.push_back(id);
+      count = std::max(count, id + 1);
+      for (uint32_t domain : domains) {
+        auto &classes = ofDomain[plan.domains[domain].name];
+        if (!llvm::is_contained(classes, id))
+          classes.push_back(id);
+      }
+    }
+    // Domains in use are numbered as they stand; those of one block as their
+    // first.
+    std::set<uint32_t> used;
+    for (const plan::Program &program : plan.programs)
+      for (const plan::Issue &issue : program.issues)
+        used.insert(issue.domain);
+    std::map<uint32_t, int64_t> laneOf;
+    for (uint32_t index : used) {
+      uint32_t leader = index;
+      if (auto found = together.findLeader(index);
+          found != together.member_end())
+        leader = *found;
+      lanes[plan.domains[index].name] =
+          laneOf.try_emplace(leader, int64_t(laneOf.size())).first->second;
     }
   }
-  count = dense.size();
-  return result;
-}
 
-/// Chains the issues of each cyclic block in program order, region by region,
-/// and follows the critical path with and without the chain. Linear in
-/// operations times blocks.
+  ArrayRef<uint32_t> of(comm::CollectiveOpInterface issue) const {
+    auto found = ofDomain.find(issue.getCollectiveDomain().getValue());
+    if (found == ofDomain.end())
+      return {};
+    return found->second;
+  }
+};
+
+/// Seconds on the critical path, in whole picoseconds so that all machines
+/// agree.
+struct Path {
+  int64_t free = 0, ordered = 0;
+  void include(const Path &other) {
+    free = std::max(free, other.free);
+    ordered = std::max(ordered, other.ordered);
+  }
+};
+
+/// Orders the issues of each class block by block, and follows the critical
+/// path with and without that order.
 class Chains {
 public:
-  Chains(const llvm::StringMap<SmallVector<uint32_t>> &blocks, uint32_t count)
-      : blocks(blocks), count(count) {}
+  Chains(const Classes &classes, const CostModel &model,
+         const llvm::StringMap<int64_t> &priorities)
+      : classes(classes), model(model), priorities(priorities),
+        count(classes.count) {}
 
-  /// Seconds on the critical path.
-  struct Path {
-    double free = 0, ordered = 0;
-  };
+  /// Puts the operations of `block` and all inside in the order of least
+  /// predicted time. Only what is costed and in value form is moved.
+  void choose(Block &block);
   Path run(Block &block);
 
   SmallVector<int64_t> edges; ///< pairs of sites
-  bool costed = false;        ///< some operation has a cost
+  bool costed = false;        ///< some computation has a cost
+  /// Per domain: the longest path through its operations.
+  std::map<std::string, Path> through;
 
 private:
-  /// First and last issue in each cyclic block inside an operation; -1: none.
+  /// First and last issue of each class inside an operation; -1: none.
   struct Span {
     SmallVector<int64_t, 2> first, last;
+    bool any() const {
+      return llvm::any_of(first, [](int64_t site) { return site >= 0; });
+    }
   };
-  struct State {
-    /// Per cyclic block: the position of the last item of the chain that this
-    /// operation depends on.
+  struct Task {
+    Operation *op;
+    Path duration, end, tail;
+    Span span;
+    std::set<StringRef> domains;
+    SmallVector<uint32_t, 4> after;
+    /// Per class: the position of the last item of the chain it depends on.
     SmallVector<int32_t, 2> reached;
-    Path finish;
+    SmallVector<uint32_t, 2> chained; ///< tasks that the order puts before
+    int32_t priority = 0;
   };
-  void note(Span &span, uint32_t block, int64_t site) {
-    if (span.first[block] < 0)
-      span.first[block] = site;
-    span.last[block] = site;
-  }
+
   Span emptySpan() const {
     return {SmallVector<int64_t, 2>(count, -1),
             SmallVector<int64_t, 2>(count, -1)};
   }
-  Path durationOf(Operation *op);
+  static bool hasIssues(Operation *op) {
+    return op
+        ->walk([](Operation *inner) {
+          return comm::isIssue(inner) ? WalkResult::interrupt()
+                                      : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+  /// Whether issues may move past it as far as values allow.
+  static bool isFree(Operation *op) {
+    if (isMemoryEffectFree(op) || comm::isIssue(op) || isa<comm::WaitOp>(op))
+      return true;
+    if (auto compute = dyn_cast<comm::ComputeOp>(op))
+      return !compute.getTouchesAll() && !compute.getTouches();
+    return op->getNumRegions() > 0 &&
+           llvm::all_of(op->getRegions(), [](Region &region) {
+             return llvm::all_of(region.getOps(), [](Operation &inner) {
+               return isFree(&inner);
+             });
+           });
+  }
+  std::vector<Task> tasksOf(Block &block);
 
-  const llvm::StringMap<SmallVector<uint32_t>> &blocks;
+  const Classes &classes;
+  const CostModel &model;
+  const llvm::StringMap<int64_t> &priorities;
   uint32_t count;
-  llvm::DenseMap<Operation *, Span> inside; ///< of operations with regions
 };
 
-Chains::Path Chains::durationOf(Operation *op) {
-  double seconds = 0;
-  if (auto compute = dyn_cast<comm::ComputeOp>(op)) {
-    double bytes = compute.getBytesRead().value_or(0) +
-                   static_cast<double>(compute.getBytesWritten().value_or(0));
-    seconds = std::max(compute.getFlops().value_or(0) / kFlopsPerSecond,
-                       bytes / kBytesPerSecond);
-    costed |= seconds > 0;
-  } else if (auto issue = dyn_cast<comm::CollectiveOpInterface>(op)) {
-    seconds = kLaunchSeconds;
-    for (Value data : {issue.getCollectiveInput(), issue.getCollectiveOutput()})
-      if (auto type =
-              data ? dyn_cast<ShapedType>(data.getType()) : ShapedType();
-          type && type.hasStaticShape())
-        seconds += static_cast<double>(type.getNumElements()) *
-                   elementBytes(type.getElementType()) / kLinkBytesPerSecond;
-  }
-  return {seconds, seconds};
+int64_t picoseconds(double seconds) {
+  return static_cast<int64_t>(std::min(seconds, 1e6) * 1e12 + 0.5);
 }
 
-Chains::Path Chains::run(Block &block) {
-  llvm::DenseMap<Operation *, State> states;
+/// One task per operation.
+std::vector<Chains::Task> Chains::tasksOf(Block &block) {
+  std::vector<Task> tasks;
+  llvm::DenseMap<Operation *, uint32_t> number;
+  SmallVector<uint32_t> sincePin;
+  int64_t pin = -1;
+  for (Operation &op : block) {
+    auto index = static_cast<uint32_t>(tasks.size());
+    number[&op] = index;
+    Task task;
+    task.op = &op;
+    task.span = emptySpan();
+    auto depend = [&](Value value) {
+      if (Operation *definition = value.getDefiningOp())
+        if (auto found = number.find(definition); found != number.end())
+          task.after.push_back(found->second);
+    };
+    for (Value operand : op.getOperands())
+      depend(operand);
+    bool holds = false;
+    if (op.getNumRegions()) {
+      llvm::SetVector<Value> captured;
+      getUsedValuesDefinedAbove(op.getRegions(), captured);
+      for (Value value : captured)
+        depend(value);
+      holds = hasIssues(&op);
+    }
+    auto note = [&](comm::CollectiveOpInterface issue) {
+      StringRef domain = issue.getCollectiveDomain().getValue();
+      task.domains.insert(domain);
+      task.priority = std::max(task.priority,
+                               static_cast<int32_t>(priorities.lookup(domain)));
+      auto site = issue->getAttrOfType<IntegerAttr>("site");
+      for (uint32_t c : classes.of(issue)) {
+        int64_t at = site ? site.getInt() : 0;
+        if (task.span.first[c] < 0)
+          task.span.first[c] = at;
+        task.span.last[c] = at;
+      }
+    };
+    if (auto issue = dyn_cast<comm::CollectiveOpInterface>(op)) {
+      note(issue);
+      int64_t time = picoseconds(model.collective(issue).seconds);
+      task.duration = {time, time};
+    } else if (holds) {
+      op.walk([&](comm::CollectiveOpInterface issue) { note(issue); });
+      for (Region &region : op.getRegions())
+        for (Block &inner : region) {
+          Path path = run(inner);
+          task.duration.free += path.free;
+          task.duration.ordered += path.ordered;
+        }
+    } else {
+      int64_t time = picoseconds(model.compute(&op));
+      costed |= time > 0 && isa<comm::ComputeOp>(op);
+      task.duration = {time, time};
+    }
+    // Everything keeps its place around what has effects of its own.
+    if (!isFree(&op) || op.hasTrait<OpTrait::IsTerminator>()) {
+      task.after.append(sincePin.begin(), sincePin.end());
+      sincePin.clear();
+      if (pin >= 0)
+        task.after.push_back(static_cast<uint32_t>(pin));
+      pin = index;
+    } else {
+      if (pin >= 0 && !isMemoryEffectFree(&op))
+        task.after.push_back(static_cast<uint32_t>(pin));
+      sincePin.push_back(index);
+    }
+    llvm::sort(task.after);
+    task.after.erase(llvm::unique(task.after), task.after.end());
+    tasks.push_back(std::move(task));
+  }
+  return tasks;
+}
+
+void Chains::choose(Block &block) {
+  for (Operation &op : block)
+    for (Region &region : op.getRegions())
+      for (Block &inner : region)
+        choose(inner);
+  bool movable = false;
+  for (Operation &op : block) {
+    // Launches are grouped where they stand, and buffers have an order too.
+    if (isa<comm::GroupOp>(op) ||
+        llvm::any_of(op.getOperandTypes(), llvm::IsaPred<BaseMemRefType>))
+      return;
+    movable |= comm::isIssue(&op);
+  }
+  if (!movable || !count)
+    return;
+  std::vector<Task> tasks = tasksOf(block);
+  edges.clear();
+  // In a compiled program computations are issued in their order anyway.
+  if (!costed)
+    return;
+  std::vector<order::ScheduleTask> problem;
+  std::vector<uint32_t> given;
+  for (auto [index, task] : llvm::enumerate(tasks)) {
+    order::ScheduleTask one;
+    one.picoseconds = task.duration.ordered;
+    one.after.assign(task.after.begin(), task.after.end());
+    one.communicates = !task.domains.empty();
+    one.priority = task.priority;
+    for (uint32_t c = 0; c < count; ++c)
+      if (task.span.first[c] >= 0)
+        one.blocks |= uint64_t(1) << c;
+    if (one.blocks)
+      given.push_back(static_cast<uint32_t>(index));
+    problem.push_back(std::move(one));
+  }
+  order::Schedule schedule = order::chooseOrder(problem);
+  if (schedule.order == given)
+    return;
+  // Everything else keeps its order as far as the new one allows.
+  std::vector<std::vector<uint32_t>> next(tasks.size());
+  std::vector<uint32_t> waiting(tasks.size(), 0);
+  auto edge = [&](uint32_t a, uint32_t b) {
+    next[a].push_back(b);
+    ++waiting[b];
+  };
+  for (auto [index, task] : llvm::enumerate(tasks))
+    for (uint32_t before : task.after)
+      edge(before, static_cast<uint32_t>(index));
+  for (size_t i = 1; i < schedule.order.size(); ++i)
+    edge(schedule.order[i - 1], schedule.order[i]);
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
+  for (uint32_t t = 0; t < tasks.size(); ++t)
+    if (!waiting[t])
+      ready.push(t);
+  std::vector<uint32_t> sorted;
+  while (!ready.empty()) {
+    uint32_t t = ready.top();
+    ready.pop();
+    sorted.push_back(t);
+    for (uint32_t follower : next[t])
+      if (--waiting[follower] == 0)
+        ready.push(follower);
+  }
+  // A total order over several classes can close a cycle that one per class
+  // does not: then the order stays.
+  if (sorted.size() != tasks.size())
+    return;
+  for (uint32_t t : sorted)
+    tasks[t].op->moveBefore(&block, block.end());
+  explain(block.getParentOp(), block.getParentOp()->getLoc(), "comm-order",
+          "reorder", "least-predicted-time",
+          "picoseconds=" + Twine(schedule.picoseconds) +
+              " before_picoseconds=" + Twine(schedule.programOrder) +
+              " optimal=" + Twine(schedule.optimal));
+}
+
+Path Chains::run(Block &block) {
+  std::vector<Task> tasks = tasksOf(block);
   struct Last {
     int64_t site = -1;
     int32_t position = -1;
-    double finish = 0;
+    uint32_t task = 0;
   };
   SmallVector<Last, 2> last(count);
   Path path;
-  Span whole = emptySpan();
-  for (Operation &op : block) {
-    State state;
-    state.reached.assign(count, -1);
-    for (Value operand : op.getOperands()) {
-      auto from = states.find(operand.getDefiningOp());
-      if (from == states.end())
+  for (auto [index, task] : llvm::enumerate(tasks)) {
+    task.reached.assign(count, -1);
+    for (uint32_t before : task.after) {
+      for (uint32_t c = 0; c < count; ++c)
+        task.reached[c] = std::max(task.reached[c], tasks[before].reached[c]);
+      task.end.include(tasks[before].end);
+    }
+    for (uint32_t c = 0; c < count; ++c) {
+      if (task.span.first[c] < 0 || last[c].site < 0 ||
+          task.reached[c] >= last[c].position)
         continue;
-      for (uint32_t b = 0; b < count; ++b)
-        state.reached[b] = std::max(state.reached[b], from->second.reached[b]);
-      state.finish.free = std::max(state.finish.free, from->second.finish.free);
-      state.finish.ordered =
-          std::max(state.finish.ordered, from->second.finish.ordered);
+      // Two classes may ask for the same pair.
+      size_t size = edges.size();
+      if (size < 2 || edges[size - 2] != last[c].site ||
+          edges[size - 1] != task.span.first[c])
+        edges.append({last[c].site, task.span.first[c]});
+      task.chained.push_back(last[c].task);
+      task.end.ordered =
+          std::max(task.end.ordered, tasks[last[c].task].end.ordered);
     }
-    Path duration = durationOf(&op);
-    Span span = emptySpan();
-    if (auto issue = dyn_cast<comm::CollectiveOpInterface>(op)) {
-      auto site = op.getAttrOfType<IntegerAttr>("site");
-      auto found = blocks.find(issue.getCollectiveDomain().getValue());
-      if (site && found != blocks.end())
-        for (uint32_t b : found->second)
-          note(span, b, site.getInt());
-    }
-    for (Region &region : op.getRegions())
-      for (Block &inner : region) {
-        Path nested = run(inner);
-        duration.free += nested.free;
-        duration.ordered += nested.ordered;
-      }
-    if (auto found = inside.find(&op); found != inside.end())
-      span = found->second;
-    for (uint32_t b = 0; b < count; ++b) {
-      if (span.first[b] < 0)
+    task.end.free += task.duration.free;
+    task.end.ordered += task.duration.ordered;
+    for (uint32_t c = 0; c < count; ++c) {
+      if (task.span.first[c] < 0)
         continue;
-      if (last[b].site >= 0 && state.reached[b] < last[b].position) {
-        // Two blocks may ask for the same pair.
-        size_t size = edges.size();
-        if (size < 2 || edges[size - 2] != last[b].site ||
-            edges[size - 1] != span.first[b])
-          edges.append({last[b].site, span.first[b]});
-        state.finish.ordered = std::max(state.finish.ordered, last[b].finish);
-      }
+      last[c] = {task.span.last[c], last[c].position + 1,
+                 static_cast<uint32_t>(index)};
+      task.reached[c] = last[c].position;
     }
-    state.finish.free += duration.free;
-    state.finish.ordered += duration.ordered;
-    for (uint32_t b = 0; b < count; ++b) {
-      if (span.first[b] < 0)
-        continue;
-      last[b] = {span.last[b], last[b].position + 1, state.finish.ordered};
-      state.reached[b] = last[b].position;
-      if (whole.first[b] < 0)
-        whole.first[b] = span.first[b];
-      whole.last[b] = span.last[b];
-    }
-    path.free = std::max(path.free, state.finish.free);
-    path.ordered = std::max(path.ordered, state.finish.ordered);
-    states.try_emplace(&op, std::move(state));
+    path.include(task.end);
   }
-  // What the enclosing operation holds, all its regions together.
-  if (Operation *parent = block.getParentOp()) {
-    Span &span = inside.try_emplace(parent, emptySpan()).first->second;
-    for (uint32_t b = 0; b < count; ++b)
-      if (whole.first[b] >= 0) {
-        if (span.first[b] < 0)
-          span.first[b] = whole.first[b];
-        span.last[b] = whole.last[b];
-      }
+  // What still comes behind each; then the longest path through a domain.
+  for (size_t index = tasks.size(); index-- > 0;) {
+    Task &task = tasks[index];
+    Path whole = {task.tail.free + task.duration.free,
+                  task.tail.ordered + task.duration.ordered};
+    for (uint32_t before : task.after)
+      tasks[before].tail.include(whole);
+    for (uint32_t before : task.chained)
+      tasks[before].tail.ordered =
+          std::max(tasks[before].tail.ordered, whole.ordered);
+    for (StringRef domain : task.domains)
+      through[domain.str()].include({task.end.free + task.tail.free,
+                                     task.end.ordered + task.tail.ordered});
   }
   return path;
+}
+
+//===----------------------------------------------------------------------===//
+// Over all programs
+//===----------------------------------------------------------------------===//
+
+/// The plan as whoever schedules anew sees it: every issue on a stream of its
+/// own, after what its data come from and nothing else. Issues only, no loops.
+struct Loose {
+  plan::Plan plan;
+  bool straight = true;
+  size_t sites = 0;
+};
+
+Loose loosen(ModuleOp module, const plan::Plan &plan,
+             ArrayRef<func::FuncOp> entries) {
+  Loose loose{plan, true, 0};
+  for (auto [entry, program] : llvm::zip(entries, loose.plan.programs)) {
+    func::FuncOp function = entry;
+    SmallVector<comm::CollectiveOpInterface> issues = issuesOf(function);
+    loose.sites += issues.size();
+    if (loose.sites > kMostWalkSites ||
+        program.issues.size() != issues.size() ||
+        !function.getBody().hasOneBlock() ||
+        llvm::any_of(issues, [&](comm::CollectiveOpInterface issue) {
+          return issue->getParentOp() != function ||
+                 llvm::any_of(issue->getOperandTypes(),
+                              llvm::IsaPred<BaseMemRefType>);
+        })) {
+      loose.straight = false;
+      return loose;
+    }
+    auto width = static_cast<unsigned>(issues.size());
+    llvm::DenseMap<Operation *, unsigned> number;
+    for (auto [i, issue] : llvm::enumerate(issues))
+      number[issue] = static_cast<unsigned>(i);
+    program.body = plan::Node{plan::Node::Type::Seq};
+    llvm::DenseMap<Operation *, llvm::BitVector> from; // nearest issues
+    llvm::BitVector pinned(width), all(width);
+    for (Operation &op : function.getBody().front()) {
+      llvm::BitVector mine(width);
+      auto depend = [&](Value value) {
+        auto found = from.find(value.getDefiningOp());
+        if (found != from.end())
+          mine |= found->second;
+      };
+      for (Value operand : op.getOperands())
+        depend(operand);
+      llvm::SetVector<Value> captured;
+      getUsedValuesDefinedAbove(op.getRegions(), captured);
+      for (Value value : captured)
+        depend(value);
+      auto compute = dyn_cast<comm::ComputeOp>(op);
+      bool free =
+          isMemoryEffectFree(&op) || comm::isIssue(&op) ||
+          isa<comm::WaitOp>(op) ||
+          (compute && !compute.getTouchesAll() && !compute.getTouches());
+      if (!free) {
+        pinned |= all;
+        mine |= pinned;
+      }
+      auto at = number.find(&op);
+      if (at == number.end()) {
+        from[&op] = mine;
+        continue;
+      }
+      mine |= pinned;
+      plan::Issue &issue = program.issues[at->second];
+      issue.lane = at->second;
+      issue.synchronous = false;
+      issue.records = {at->second};
+      for (unsigned before : mine.set_bits())
+        issue.waits.push_back(before);
+      plan::Node node{plan::Node::Type::Issue};
+      node.site = at->second;
+      program.body.children.push_back(node);
+      llvm::BitVector self(width);
+      self.set(at->second);
+      from[&op] = self;
+      all.set(at->second);
+    }
+  }
+  return loose;
 }
 
 struct Order : public concord::impl::CommOrderBase<Order> {
@@ -215,6 +499,145 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     return "walk";
   }
 
+  static void number(ArrayRef<func::FuncOp> entries) {
+    for (func::FuncOp function : entries)
+      for (auto [i, issue] : llvm::enumerate(issuesOf(function)))
+        issue->setAttr("site", Builder(function.getContext())
+                                   .getI64IntegerAttr(static_cast<int64_t>(i)));
+  }
+
+  /// Programs that disagree are put in one order that all can follow. False
+  /// after an error: the dependences of the ranks contradict each other.
+  LogicalResult agree(const plan::Plan &plan, ArrayRef<func::FuncOp> entries) {
+    Loose loose = loosen(getOperation(), plan, entries);
+    order::OrderProblem problem;
+    std::string error;
+    if (!loose.straight || !order::fromPlan(loose.plan, problem, error))
+      return success(); // comm-verify-order says what is wrong
+    order::SolveOptions options;
+    options.keepProgramOrder = false;
+    options.dropByWalk = false;
+    order::OrderSolution solution = order::solve(problem, options);
+    for (const order::Finding &fault : solution.faults) {
+      if (fault.id != "contradicting-dependences")
+        continue;
+      Location where = getOperation().getLoc();
+      llvm::StringMap<Location> locations;
+      for (func::FuncOp function : entries)
+        for (comm::CollectiveOpInterface issue : issuesOf(function))
+          locations.try_emplace(describeLocation(issue->getLoc()),
+                                issue->getLoc());
+      auto locate = [&](const order::ChainEdge::End &end) {
+        auto it = locations.find(end.loc.file);
+        return it == locations.end() ? where : it->second;
+      };
+      InFlightDiagnostic diagnostic =
+          emitError(fault.chain.empty() ? where
+                                        : locate(fault.chain.front().from))
+          << fault.title;
+      for (const order::ChainEdge &edge : fault.chain)
+        diagnostic.attachNote(locate(edge.from)) << edge.why;
+      if (!fault.cure.empty())
+        diagnostic.attachNote(where) << "cure: " << fault.cure;
+      return failure();
+    }
+    if (!solution.valid)
+      return success();
+    for (auto [entry, order] : llvm::zip(entries, solution.order)) {
+      func::FuncOp function = entry;
+      if (std::is_sorted(order.begin(), order.end()))
+        continue;
+      SmallVector<comm::CollectiveOpInterface> issues = issuesOf(function);
+      Block &block = function.getBody().front();
+      // A stable topological order with the issues chained.
+      llvm::DenseMap<Operation *, Operation *> before;
+      for (size_t i = 1; i < order.size(); ++i)
+        before[issues[order[i]]] = issues[order[i - 1]];
+      llvm::SetVector<Operation *> placed;
+      SmallVector<Operation *> all;
+      for (Operation &op : block)
+        all.push_back(&op);
+      for (Operation *op : all) {
+        SmallVector<Operation *> stack = {op};
+        while (!stack.empty()) {
+          Operation *top = stack.back();
+          if (placed.contains(top)) {
+            stack.pop_back();
+            continue;
+          }
+          Operation *missing = nullptr;
+          auto need = [&](Operation *other) {
+            if (other && other->getBlock() == &block && other != top &&
+                !placed.contains(other))
+              missing = other;
+          };
+          for (Value operand : top->getOperands())
+            need(operand.getDefiningOp());
+          llvm::SetVector<Value> captured;
+          getUsedValuesDefinedAbove(top->getRegions(), captured);
+          for (Value value : captured)
+            need(value.getDefiningOp());
+          if (auto found = before.find(top); found != before.end())
+            need(found->second);
+          if (missing) {
+            stack.push_back(missing);
+            continue;
+          }
+          placed.insert(top);
+          stack.pop_back();
+        }
+      }
+      for (Operation *op : placed)
+        op->moveBefore(&block, block.end());
+      explain(function, function.getLoc(), "comm-order", "reorder",
+              "programs-disagree", "issues=" + Twine(order.size()));
+    }
+    return success();
+  }
+
+  /// Edges that nothing makes needless. False where that is not looked for.
+  bool fewestEdges(const plan::Plan &plan, ArrayRef<func::FuncOp> entries,
+                   std::vector<SmallVector<int64_t>> &edges) {
+    Loose loose = loosen(getOperation(), plan, entries);
+    order::OrderProblem problem;
+    std::string error;
+    if (!loose.straight || severalIssuers(plan) ||
+        !order::fromPlan(loose.plan, problem, error) || problem.loops)
+      return false;
+    for (auto [form, program] :
+         llvm::zip(problem.programs, loose.plan.programs))
+      if (form.items.size() != program.issues.size())
+        return false;
+    order::OrderSolution solution = order::solve(problem);
+    if (!solution.valid)
+      return false;
+    edges.assign(entries.size(), {});
+    for (const order::OrderEdge &edge : solution.edges)
+      edges[edge.program].append({edge.from, edge.to});
+    return true;
+  }
+
+  void setLanes(ArrayRef<func::FuncOp> entries, const Classes &classes) {
+    for (func::FuncOp function : entries)
+      for (comm::CollectiveOpInterface issue : issuesOf(function)) {
+        int64_t lane =
+            classes.lanes.lookup(issue.getCollectiveDomain().getValue());
+        if (lane)
+          issue->setAttr("lane",
+                         Builder(&getContext()).getI64IntegerAttr(lane));
+        else
+          issue->removeAttr("lane");
+      }
+  }
+
+  FailureOr<order::Certificate> certify(plan::Plan &plan) {
+    FailureOr<plan::Plan> built = buildPlan(getOperation(), /*buffers=*/false);
+    if (failed(built))
+      return failure();
+    plan = std::move(*built);
+    return order::verifyPlan(plan);
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     OpBuilder builder(&getContext());
@@ -222,55 +645,82 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
       if (isa<comm::OrderOp, comm::CertificateOp>(op))
         op.erase();
-
-    builder.setInsertionPointToEnd(module.getBody());
-    SmallVector<comm::OrderOp> orders;
-    for (func::FuncOp function : entryFunctions(module)) {
-      SmallVector<int64_t> sites;
-      for (comm::CollectiveOpInterface issue : issuesOf(function)) {
-        issue->setAttr("site", builder.getI64IntegerAttr(sites.size()));
-        sites.push_back(sites.size());
-      }
-      numSites += sites.size();
-      orders.push_back(comm::OrderOp::create(builder, function.getLoc(),
-                                             function.getSymName(), sites));
-    }
-    FailureOr<plan::Plan> plan = buildPlan(module, /*buffers=*/false);
-    if (failed(plan))
+    FailureOr<CostModel> model = CostModel::create(module, "");
+    if (failed(model))
       return signalPassFailure();
-    order::Certificate certificate = order::verifyPlan(*plan);
-    uint32_t count = 0;
-    auto blocks = cyclicBlocks(certificate, *plan, count);
-    for (comm::OrderOp order : orders) {
-      auto function = module.lookupSymbol<func::FuncOp>(order.getProgram());
-      Chains chains(blocks, count);
-      Chains::Path path;
+    llvm::StringMap<int64_t> priorities;
+    for (auto domain : module.getOps<comm::DomainOp>())
+      priorities[domain.getSymName()] = domain.getPriority();
+
+    SmallVector<func::FuncOp> entries = entryFunctions(module);
+    number(entries);
+    plan::Plan plan;
+    FailureOr<order::Certificate> certificate = certify(plan);
+    if (failed(certificate))
+      return signalPassFailure();
+    Classes classes(*certificate, plan);
+    setLanes(entries, classes);
+    // HLO text names control predecessors that stand above: a module that goes
+    // back to text keeps the text's order.
+    if (entries.size() == 1) {
+      Chains chains(classes, *model, priorities);
+      if (!module->hasAttr("comm.hlo_source"))
+        for (Block &block : entries.front().getBody())
+          chains.choose(block);
+    } else if (!certificate->valid && !severalIssuers(plan) &&
+               failed(agree(plan, entries))) {
+      return signalPassFailure();
+    }
+    number(entries);
+    certificate = certify(plan);
+    if (failed(certificate))
+      return signalPassFailure();
+
+    std::vector<SmallVector<int64_t>> fewest;
+    bool have = certificate->valid && !certificate->graph.forest() &&
+                fewestEdges(plan, entries, fewest);
+    builder.setInsertionPointToEnd(module.getBody());
+    for (auto [index, function] : llvm::enumerate(entries)) {
+      SmallVector<int64_t> sites =
+          llvm::to_vector(llvm::seq<int64_t>(0, issuesOf(function).size()));
+      numSites += sites.size();
+      auto order = comm::OrderOp::create(builder, function.getLoc(),
+                                         function.getSymName(), sites);
+      Chains chains(classes, *model, priorities);
+      Path path;
       for (Block &block : function.getBody()) {
-        Chains::Path one = chains.run(block);
+        Path one = chains.run(block);
         path.free += one.free;
         path.ordered += one.ordered;
       }
-      if (!chains.edges.empty())
-        order->setAttr("edges", builder.getDenseI64ArrayAttr(chains.edges));
-      if (chains.costed) {
-        auto nanoseconds = [&](double seconds) {
-          return builder.getI64IntegerAttr(static_cast<int64_t>(seconds * 1e9));
-        };
-        order->setAttr("path_ns", nanoseconds(path.ordered));
-        order->setAttr("unordered_path_ns", nanoseconds(path.free));
-      }
+      SmallVector<int64_t> &edges = have ? fewest[index] : chains.edges;
+      if (!edges.empty())
+        order->setAttr("edges", builder.getDenseI64ArrayAttr(edges));
+      if (!chains.costed)
+        continue;
+      auto nanoseconds = [&](int64_t time) {
+        return builder.getI64IntegerAttr(time / 1000);
+      };
+      order->setAttr("path_ns", nanoseconds(path.ordered));
+      order->setAttr("unordered_path_ns", nanoseconds(path.free));
+      SmallVector<NamedAttribute> prices;
+      for (auto &[domain, through] : chains.through)
+        prices.push_back(builder.getNamedAttr(
+            domain, builder.getDenseI64ArrayAttr(
+                        {through.ordered / 1000, through.free / 1000})));
+      order->setAttr("domain_path_ns", builder.getDictionaryAttr(prices));
     }
     // What is not proven gets no certificate; comm-verify-order says why.
-    if (certificate.valid) {
-      bool several = plan->programs.size() > 1;
+    if (certificate->valid) {
+      bool several = severalIssuers(plan);
       SmallVector<StringRef> assumes = {several ? "gate=hold" : "gate=check",
                                         "one issue thread per rank"};
-      for (const std::string &text : certificate.assumes)
+      for (const std::string &text : certificate->assumes)
         if (!llvm::is_contained(assumes, StringRef(text)))
           assumes.push_back(text);
       comm::CertificateOp::create(
-          builder, module.getLoc(), 1, ground(certificate),
-          plan::toHex(plan::digest(*plan)), builder.getStrArrayAttr(assumes));
+          builder, module.getLoc(), 1, ground(*certificate),
+          plan::toHex(plan::digest(plan)), builder.getStrArrayAttr(assumes));
     }
     setPhase(module, std::max(getPhase(module), Phase::Ordered));
   }

@@ -39,20 +39,18 @@ namespace {
 struct Partition : public concord::impl::CommPartitionBase<Partition> {
   using CommPartitionBase::CommPartitionBase;
 
-  /// Axes that split no weights and have no rule here yet are refused, not
-  /// ignored.
+  /// The name that stands for micro-batches while the batch is cut: they are
+  /// split like an axis whose ranks come one after another.
+  static constexpr StringLiteral kMicroBatches = "micro-batches";
+
   LogicalResult splitAxis(func::FuncOp function, const Mesh &mesh,
                           const std::string &name, int64_t size) {
     partition::AxisOptions options;
     options.name = name;
     options.size = size;
-    options.dataParallel = name == "dp";
-    options.replicateInputs = replicateInputs;
-    options.replicateOutputs = replicateOutputs;
-    if (name == "pp")
-      return function.emitError(
-          "mesh axis pp: pipeline stages are not supported "
-          "yet; use dp, tp or ep");
+    options.dataParallel = name == "dp" || name == kMicroBatches;
+    options.replicateInputs = replicateInputs && name != kMicroBatches;
+    options.replicateOutputs = replicateOutputs && name != kMicroBatches;
 
     // Dead operations would be solved for, and could ask for collectives.
     IRRewriter rewriter(&getContext());
@@ -107,8 +105,17 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
             << "' stays whole on every rank of " << name << ": " << reason;
 
     FlatSymbolRefAttr domain = FlatSymbolRefAttr::get(&getContext(), name);
-    ModuleOp module = getOperation();
-    if (!module.lookupSymbol(name)) {
+    if (name != kMicroBatches)
+      addDomain(function, mesh, name);
+    if (failed(applySolution(function, options, domain, bound, solution)))
+      return failure();
+    (void)runRegionDCE(rewriter, function->getRegions());
+    return success();
+  }
+
+  FlatSymbolRefAttr addDomain(func::FuncOp function, const Mesh &mesh,
+                              const std::string &name) {
+    if (!getOperation().lookupSymbol(name)) {
       OpBuilder builder(&getContext());
       builder.setInsertionPoint(function);
       SmallVector<Attribute> groups;
@@ -117,10 +124,36 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
       comm::DomainOp::create(builder, function.getLoc(), name,
                              builder.getArrayAttr(groups), 0, nullptr);
     }
-    if (failed(applySolution(function, options, domain, bound, solution)))
-      return failure();
-    (void)runRegionDCE(rewriter, function->getRegions());
-    return success();
+    return FlatSymbolRefAttr::get(&getContext(), name);
+  }
+
+  LogicalResult partition(func::FuncOp function, const Mesh &mesh,
+                          int64_t micro) {
+    // The batch first: what it splits is split for the other axes too.
+    partition::StageOptions stages;
+    for (auto &[name, size] : mesh) {
+      if (name == "dp" && size > 1 &&
+          failed(splitAxis(function, mesh, name, size)))
+        return failure();
+      if (name == "pp")
+        stages.stages = size;
+    }
+    if (micro > 1) {
+      if (failed(splitAxis(function, mesh, kMicroBatches.str(), micro)))
+        return failure();
+      stages.microDomain = FlatSymbolRefAttr::get(&getContext(), kMicroBatches);
+    }
+    for (auto &[name, size] : mesh)
+      if (name != "dp" && name != "pp" && size > 1 &&
+          failed(splitAxis(function, mesh, name, size)))
+        return failure();
+    if (stages.stages == 1 && micro == 1)
+      return success();
+    stages.mesh = mesh;
+    stages.microBatches = micro;
+    if (stages.stages > 1)
+      stages.stageDomain = addDomain(function, mesh, "pp");
+    return buildStages(function, stages);
   }
 
   void runOnOperation() override {
@@ -139,13 +172,28 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
         }
         mesh.push_back({name.getValue().str(), size.getInt()});
       }
+    int64_t micro = 1;
+    if (auto attr = module->getAttrOfType<IntegerAttr>("comm.micro_batches"))
+      micro = attr.getInt();
+    module->removeAttr("comm.micro_batches");
+    if (micro < 1 || micro > 1024) {
+      module.emitError("micro-batches: a number from 1 to 1024, not ") << micro;
+      return signalPassFailure();
+    }
+    SmallVector<func::FuncOp> entries = entryFunctions(module);
+    bool staged = micro > 1;
+    for (auto &[name, size] : mesh)
+      staged |= name == "pp" && size > 1;
+    if (staged &&
+        (entries.size() != 1 || !module.getOps<comm::ProgramOp>().empty())) {
+      module.emitError("pipeline stages and micro-batches are made from one "
+                       "program that every rank runs");
+      return signalPassFailure();
+    }
+    for (func::FuncOp function : entries)
+      if (failed(partition(function, mesh, micro)))
+        return signalPassFailure();
     for (func::FuncOp function : entryFunctions(module)) {
-      // The batch first: what it splits is split for the other axes too.
-      for (bool dataParallel : {true, false})
-        for (auto &[name, size] : mesh)
-          if ((name == "dp") == dataParallel && size > 1 &&
-              failed(splitAxis(function, mesh, name, size)))
-            return signalPassFailure();
       function.walk([&](Operation *op) {
         numCollectives += isa<comm::CollectiveOpInterface>(op);
         if (auto weight = dyn_cast<comm::WeightOp>(op))

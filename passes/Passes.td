@@ -35,6 +35,28 @@ def CommPartition : Pass<"comm-partition", "::mlir::ModuleOp"> {
     %p = onnx.node "MatMul"(%h, %w2) {} opset(17) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
     %y = comm.all_reduce @tp sum ins(%p : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
     ```
+
+    The axis `pp` is taken last and makes several programs: operations are cut into
+    contiguous stages of least predicted time, each a function of its own with a
+    `comm.program`, and values that cross a cut are sent and received. With
+    `comm.micro_batches = M` (comm-opt --micro-batches) the batch is cut into equal
+    parts, and stage s computes part m
+    while stage s + 1 computes part m - 1. Two programs of `comm.mesh = [["pp", 2]]`:
+    ```mlir
+    comm.program @stage0 entry(@main_stage0) ranks([0])
+    func.func @main_stage0(%x: tensor<4x8xf32>) {
+      %h = onnx.node "MatMul"(%x, %w1) ...
+      %f = comm.start send @pp ins(%h : tensor<4x16xf32>) {peer = 1 : i64}
+      comm.wait %f ins(%h : tensor<4x16xf32>)
+      return
+    }
+    comm.program @stage1 entry(@main_stage1) ranks([1])
+    func.func @main_stage1() -> tensor<4x8xf32> {
+      %h = comm.recv @pp from(0) outs(%e : tensor<4x16xf32>) -> tensor<4x16xf32>
+      %y = onnx.node "MatMul"(%h, %w2) ...
+      return %y : tensor<4x8xf32>
+    }
+    ```
   }];
   let options = [
     Option<"replicateInputs", "replicate-inputs", "bool", /*default=*/"false",
@@ -276,8 +298,25 @@ def CommOrder : Pass<"comm-order", "::mlir::ModuleOp"> {
   let description = [{
     Numbers the issues of every program (`site`), in one order that all ranks agree
     on and that is consistent with data dependences, and emits `comm.order` and
-    `comm.certificate`. With one SPMD program the program order is that order, and
-    all issues go to lane 0, which carries the order to the device.
+    `comm.certificate`.
+
+    Order is needed only inside the cyclic blocks of the rank-group graph; where
+    that is a forest there is none. The issues of a block share a lane, which
+    carries the order to the device; a domain in no block has a lane of its own.
+    Among the orders that dependences allow, the one of least predicted time is
+    taken (then the one that lets domains of higher priority end earlier), and the
+    operations are put in it: in a graph of `comm.compute`, that is; a compiled
+    program computes in its own order anyway, and one that came from HLO keeps the
+    order of its text. Programs of different ranks that
+    disagree are put in an order that all can follow. If there is none, the cycle
+    of dependences is an error.
+
+    `edges` of `comm.order` are the pairs of sites that whoever schedules the
+    operations anew has to keep: neighbours in a block that no data dependence
+    orders, without those that the walk test finds needless (up to 256 issues, one
+    after another). `path_ns` and `unordered_path_ns` are the predicted critical
+    path with and without the order, `domain_path_ns` the same for the longest path
+    through each domain's operations.
 
     Before: `%r = comm.all_reduce @tp sum ins(...) outs(...) -> ...`
 
@@ -285,7 +324,7 @@ def CommOrder : Pass<"comm-order", "::mlir::ModuleOp"> {
     ```mlir
     %r = comm.all_reduce @tp sum ins(...) outs(...) {site = 0 : i64} -> ...
     comm.order @main [0]
-    comm.certificate version(1) by("order") digest("...") assumes(["gate=check"])
+    comm.certificate version(1) by("forest") digest("...") assumes(["gate=check"])
     ```
   }];
   let statistics = [Statistic<"numSites", "sites", "Issues ordered">];

@@ -11,6 +11,7 @@
 
 #include "common/Artefact.h"
 
+#include "common/Issuers.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
 #include "concord/artefact.h"
@@ -21,6 +22,9 @@
 #include "llvm/Support/Path.h"
 
 #include <cstring>
+#include <map>
+#include <numeric>
+#include <set>
 
 using namespace mlir;
 
@@ -94,7 +98,62 @@ static std::vector<std::string> uniqueNames(ArrayRef<Attribute> parameters) {
   return names;
 }
 
-Metadata describeArtefact(ModuleOp module, func::FuncOp function,
+namespace {
+/// Inputs or outputs of the whole job: an entry of several programs is one.
+class EntryList {
+public:
+  EntryList(bool perRank, bool several) : perRank(perRank), several(several) {}
+
+  /// The entry's number among all, in order of arrival.
+  int64_t add(func::FuncOp function, unsigned argument,
+              ArrayRef<int32_t> ranks) {
+    llvm::json::Object object = entry(function, argument, perRank);
+    std::string name = object.getString("name")->str();
+    auto [found, isNew] = numbers.try_emplace(name, entries.size());
+    if (isNew) {
+      auto position =
+          function.getArgAttrOfType<IntegerAttr>(argument, "comm.position");
+      entries.push_back(
+          {std::move(object), {}, position ? position.getInt() : int64_t(0)});
+    }
+    for (int32_t rank : ranks)
+      entries[found->second].ranks.insert(rank);
+    return found->second;
+  }
+
+  /// In the model's order, and where each number went.
+  llvm::json::Array finish(std::vector<int64_t> &place) {
+    std::vector<size_t> order(entries.size());
+    std::iota(order.begin(), order.end(), 0);
+    llvm::stable_sort(order, [&](size_t a, size_t b) {
+      return entries[a].position < entries[b].position;
+    });
+    place.resize(entries.size());
+    llvm::json::Array list;
+    for (auto [at, index] : llvm::enumerate(order)) {
+      place[index] = at;
+      if (several)
+        entries[index].object["ranks"] =
+            llvm::json::Array(entries[index].ranks);
+      list.push_back(std::move(entries[index].object));
+    }
+    return list;
+  }
+
+private:
+  struct One {
+    llvm::json::Object object;
+    std::set<int64_t> ranks;
+    int64_t position;
+  };
+  bool perRank, several;
+  std::vector<One> entries;
+  std::map<std::string, size_t> numbers;
+};
+} // namespace
+
+Metadata describeArtefact(ModuleOp module,
+                          std::vector<LoweredProgram> &programs,
                           const plan::Plan &plan, ArrayRef<std::string> kernels,
                           ArrayRef<Attribute> parameters) {
   Metadata metadata;
@@ -132,7 +191,7 @@ Metadata describeArtefact(ModuleOp module, func::FuncOp function,
         llvm::json::Array{info.workspace_bytes, info.packed_weight_bytes});
   }
   root["kernel_sizes"] = std::move(sizes);
-  root["gate"] = plan.programs.size() > 1 ? "hold" : "check";
+  root["gate"] = severalIssuers(plan) ? "hold" : "check";
   llvm::json::Array assumes;
   for (auto certificate : module.getOps<comm::CertificateOp>())
     for (auto text : certificate.getAssumptions().getAsRange<StringAttr>())
@@ -140,23 +199,58 @@ Metadata describeArtefact(ModuleOp module, func::FuncOp function,
   root["assumes"] = std::move(assumes);
   bool perRank = comm::getWorld(module) > 1 && !hasMesh;
 
-  llvm::json::Array inputs, outputs;
-  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-    if (function.getArgAttr(i, "comm.arena")) {
-      root["arena_bytes"] =
-          cast<MemRefType>(function.getArgument(i).getType()).getNumElements();
-    } else if (function.getArgAttr(i, "comm.input")) {
-      inputs.push_back(entry(function, i, perRank));
-    } else if (function.getArgAttr(i, "comm.output")) {
-      outputs.push_back(entry(function, i, perRank));
+  bool several = plan.programs.size() > 1;
+  EntryList inputs(perRank, several), outputs(perRank, several);
+  struct Numbers {
+    std::vector<int64_t> inputs, outputs;
+    int64_t arena = 0;
+  };
+  std::vector<Numbers> numbers(programs.size());
+  int64_t largest = 0;
+  for (auto [index, program] : llvm::enumerate(programs)) {
+    func::FuncOp function = program.function;
+    ArrayRef<int32_t> ranks = plan.programs[index].ranks;
+    Numbers &own = numbers[index];
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      if (function.getArgAttr(i, "comm.arena"))
+        own.arena = cast<MemRefType>(function.getArgument(i).getType())
+                        .getNumElements();
+      else if (function.getArgAttr(i, "comm.input"))
+        own.inputs.push_back(inputs.add(function, i, ranks));
+      else if (function.getArgAttr(i, "comm.output"))
+        own.outputs.push_back(outputs.add(function, i, ranks));
     }
+    largest = std::max(largest, own.arena);
+    program.numInputs = own.inputs.size();
+    program.numOutputs = own.outputs.size();
   }
+  root["arena_bytes"] = largest;
   root["arena_align"] = 64;
-  metadata.numInputs = inputs.size();
-  metadata.numOutputs = outputs.size();
-  metadata.numParameters = parameters.size();
-  root["inputs"] = std::move(inputs);
-  root["outputs"] = std::move(outputs);
+  std::vector<int64_t> inputPlace, outputPlace;
+  root["inputs"] = inputs.finish(inputPlace);
+  root["outputs"] = outputs.finish(outputPlace);
+  if (several) {
+    llvm::json::Array list;
+    for (auto [index, program] : llvm::enumerate(programs)) {
+      auto placed = [](ArrayRef<int64_t> own, ArrayRef<int64_t> place) {
+        llvm::json::Array array;
+        for (int64_t number : own)
+          array.push_back(place[number]);
+        return array;
+      };
+      const plan::Program &planned = plan.programs[index];
+      list.push_back(llvm::json::Object{
+          {"name", planned.name},
+          {"issuer", planned.issuer},
+          {"ranks", llvm::json::Array(planned.ranks)},
+          {"arena_bytes", numbers[index].arena},
+          {"inputs", placed(numbers[index].inputs, inputPlace)},
+          {"outputs", placed(numbers[index].outputs, outputPlace)},
+          {"parameters", toJson(program.parameters)},
+          {"kernels", toJson(program.kernels)}});
+    }
+    root["programs"] = std::move(list);
+  }
   llvm::json::Array list;
   std::vector<std::string> names = uniqueNames(parameters);
   for (auto [i, attr] : llvm::enumerate(parameters)) {
@@ -312,11 +406,21 @@ static std::string partBytes(DictionaryAttr parameter,
   return "";
 }
 
+/// Ranks that store a part of their own; a program's parameters are for its
+/// ranks only.
+static SmallVector<int64_t> storingRanks(ModuleOp module,
+                                         DictionaryAttr parameter) {
+  if (!differsByRank(parameter))
+    return {0};
+  if (auto ranks = parameter.getAs<DenseI64ArrayAttr>("ranks"))
+    return SmallVector<int64_t>(ranks.asArrayRef());
+  return llvm::to_vector(llvm::seq<int64_t>(0, comm::getWorld(module)));
+}
+
 std::string writeParameters(ModuleOp module, const std::string &path) {
   auto parameters = module->getAttrOfType<ArrayAttr>("comm.parameters");
   if (!parameters || parameters.empty())
     return "";
-  int64_t world = comm::getWorld(module);
   std::vector<std::string> names = uniqueNames(parameters.getValue());
   std::vector<comm::WeightSection> sections;
   for (auto [i, attr] : llvm::enumerate(parameters)) {
@@ -324,7 +428,7 @@ std::string writeParameters(ModuleOp module, const std::string &path) {
     auto type = cast<ShapedType>(parameter.getAs<TypeAttr>("type").getValue());
     bool split = differsByRank(parameter);
     bool packed = static_cast<bool>(parameter.get("pack"));
-    for (int64_t rank = 0; rank < (split ? world : 1); ++rank) {
+    for (int64_t rank : storingRanks(module, parameter)) {
       comm::WeightSection section;
       section.name = names[i] + "#" + (split ? std::to_string(rank) : "*");
       section.bytes = parameter.getAs<IntegerAttr>("bytes").getInt();
@@ -344,8 +448,7 @@ std::string writeParameters(ModuleOp module, const std::string &path) {
        {"target_cpu", concord_kernel_target()}});
   for (Attribute attr : parameters) {
     auto parameter = cast<DictionaryAttr>(attr);
-    bool split = differsByRank(parameter);
-    for (int64_t rank = 0; rank < (split ? world : 1); ++rank) {
+    for (int64_t rank : storingRanks(module, parameter)) {
       std::string error;
       auto section = storeOf(module).lookup(
           forRank(parameter.getAs<StringAttr>("file").getValue().str(), rank),

@@ -23,14 +23,22 @@ namespace concord {
 struct Metadata {
   std::string json, kernels;
   std::vector<std::byte> plan;
-  size_t numInputs = 0, numOutputs = 0, numParameters = 0;
+};
+
+/// A program on its way to code.
+struct LoweredProgram {
+  mlir::func::FuncOp function;
+  std::vector<int64_t> parameters, kernels; ///< numbers in the artefact's lists
+  size_t numInputs = 0, numOutputs = 0;     ///< filled by describeArtefact
 };
 
 /// All of comm.weight that is needed to write its data once the module is
 /// lowered: section, file, dtype, shape, parts per rank, packing, bytes.
 mlir::DictionaryAttr describeParameter(comm::WeightOp op);
 
-Metadata describeArtefact(mlir::ModuleOp module, mlir::func::FuncOp function,
+/// `programs` are those of the plan, in its order.
+Metadata describeArtefact(mlir::ModuleOp module,
+                          std::vector<LoweredProgram> &programs,
                           const plan::Plan &plan,
                           llvm::ArrayRef<std::string> kernels,
                           llvm::ArrayRef<mlir::Attribute> parameters);

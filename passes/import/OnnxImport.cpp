@@ -404,6 +404,8 @@ LogicalResult Importer::node(const onnx::Node &node) {
       node.domain.empty() ? StringAttr() : builder.getStringAttr(node.domain),
       operandAttr, resultAttr, countAttr,
       annotations(node, operandPositions, resultPositions));
+  if (node.pipelineStage >= 0)
+    op->setAttr(kPipelineStage, builder.getI64IntegerAttr(node.pipelineStage));
   unsigned next = 0;
   for (onnx::ValueId id : node.outputs)
     if (id != onnx::kNoValue)

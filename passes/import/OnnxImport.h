@@ -12,11 +12,15 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringRef.h"
 
 namespace concord {
 
 /// One axis of the mesh: name and size. Ranks are row-major, last axis fastest.
 using Mesh = std::vector<std::pair<std::string, int64_t>>;
+
+/// On an onnx.node: the stage that an IR 11 annotation asks for.
+inline constexpr llvm::StringLiteral kPipelineStage = "pipeline_stage";
 
 struct ImportOptions {
   Mesh mesh;         ///< axes to partition over, or that the model already uses

@@ -417,6 +417,7 @@ LogicalResult Applier::node(onnxir::NodeOp op, const OpInfo &info,
       // Annotations speak of one set of devices: they are used up by the first
       // axis that looks at them.
       options.dataParallel ? op.getShardingsAttr() : ArrayAttr());
+  made->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   for (unsigned i = 0; i < op.getNumResults(); ++i) {
     int64_t position = op.resultPosition(i);
     set(info.results[position], choice.results[position], made.getResult(i));

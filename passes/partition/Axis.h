@@ -10,6 +10,7 @@
 
 #include "comm/Comm.h"
 #include "concord/sharding/Solver.h"
+#include "import/OnnxImport.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -42,6 +43,22 @@ mlir::LogicalResult applySolution(mlir::func::FuncOp function,
                                   mlir::FlatSymbolRefAttr domain,
                                   const BoundProblem &bound,
                                   const sharding::Solution &solution);
+
+/// How a function becomes the programs of a pipeline.
+struct StageOptions {
+  Mesh mesh;
+  int64_t stages = 1;       ///< size of the axis pp
+  int64_t microBatches = 1; ///< parts of the batch, one after another
+  /// The axis pp; and the one that stood for micro-batches in bindProblem and
+  /// applySolution, null without.
+  mlir::FlatSymbolRefAttr stageDomain, microDomain;
+};
+
+/// Replaces a function that is partitioned over all other axes by one per
+/// stage, with a comm.program each; by one that computes all micro-batches, for
+/// one stage. Emits a diagnostic when a value depends on the whole batch.
+mlir::LogicalResult buildStages(mlir::func::FuncOp function,
+                                const StageOptions &options);
 
 } // namespace concord::partition
 

@@ -196,7 +196,8 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
         auto name = function.getArgAttrOfType<StringAttr>(
             argument.getArgNumber(), "comm.name");
         return function.emitError()
-               << "mesh axis " << options.name << "=" << options.size
+               << (options.name == "micro-batches" ? "--" : "mesh axis ")
+               << options.name << "=" << options.size
                << " does not divide the batch of " << batch << " (input '"
                << (name ? name.getValue() : "?") << "')";
       }

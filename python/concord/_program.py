@@ -357,7 +357,11 @@ class Program:
 
     def run(self, inputs):
         """Copy local arrays in (a dict by name; those left out keep what they
-        had), run one step, and return copies of all outputs, by name."""
+        had), run one step, and return copies of all outputs, by name. Of a
+        program with pipeline stages, inputs that other stages read are passed
+        over, and the outputs are those of this rank's stage."""
+        own = {entry.name for entry in self.inputs}
+        elsewhere = {entry["name"] for entry in self.meta["inputs"]} - own
         if self.dims:
             for name, array in inputs.items():
                 index = self._index(self.inputs, name, "input")
@@ -365,6 +369,8 @@ class Program:
                     self._bind_local_shape(index, np.shape(array))
             self._prepare()
         for name, array in inputs.items():
+            if name in elsewhere:
+                continue
             entry = self.inputs[self._index(self.inputs, name, "input")]
             array = np.asarray(array)
             self._checked(entry, array, "input")

@@ -12,6 +12,8 @@
 #include "abi/Api.h"
 #include "program/Program.h"
 
+#include <algorithm>
+
 using namespace concord;
 using namespace concord::rt;
 
@@ -100,7 +102,9 @@ int32_t concord_program_info_query(const concord_program *program,
   value.arena_bytes = program->arenaBytes;
   value.weight_bytes = program->weights.mappedBytes();
   value.num_sites = uint32_t(program->sites.size());
-  value.num_kernels = uint32_t(program->kernels.size());
+  value.num_kernels = uint32_t(
+      std::count_if(program->kernels.begin(), program->kernels.end(),
+                    [](const concord_kernel *kernel) { return kernel; }));
   value.digest = program->digest.c_str();
   value.meta_json = program->metaText.c_str();
   giveStruct(out, value);
@@ -300,7 +304,7 @@ static int32_t step(concord_program &program) {
   context.running = &program;
   if (concord_kernel_set_poll_hook)
     concord_kernel_set_poll_hook(pollHook, &context);
-  int32_t status = program.desc->step(&program.args);
+  int32_t status = program.step(&program.args);
   if (concord_kernel_set_poll_hook)
     concord_kernel_set_poll_hook(nullptr, nullptr);
   context.running = nullptr;

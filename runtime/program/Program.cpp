@@ -200,7 +200,7 @@ void openLibrary(concord_program &program) {
           "again",
           program.path.c_str(), program.desc->abi_version,
           CONCORD_ARTEFACT_ABI_VERSION);
-  if (program.desc->struct_size < sizeof(concord_program_desc) ||
+  if (program.desc->struct_size < offsetof(concord_program_desc, num_steps) ||
       !program.desc->meta || !program.desc->plan || !program.desc->step)
     corrupt(program, "the program's description is incomplete");
 }
@@ -232,6 +232,47 @@ void readMetadata(concord_program &program, json &meta) {
           "%s was compiled for %s, this machine is %s: compile it for this "
           "class",
           program.path.c_str(), target.c_str(), machine.c_str());
+}
+
+/// Numbers that a program of the metadata gives, below `limit`.
+std::vector<size_t> numbers(const concord_program &program, const json &own,
+                            const char *key, size_t limit) {
+  auto list = field<std::vector<size_t>>(program, own, key);
+  for (size_t number : list)
+    if (number >= limit)
+      corrupt(program, std::string("a program's '") + key +
+                           "' in the metadata name what is not there");
+  return list;
+}
+
+/// What this rank's program takes. Of several programs each has its own arena,
+/// entries, parameters and kernels; `meta` is reduced to those.
+void readEntries(concord_program &program, json &meta) {
+  size_t index = size_t(program.planned - program.plan.programs.data());
+  size_t steps = program.desc->struct_size >= sizeof(concord_program_desc) &&
+                         program.desc->steps
+                     ? size_t(program.desc->num_steps)
+                     : 1;
+  program.step = steps > 1 && index < steps ? program.desc->steps[index]
+                                            : program.desc->step;
+  if (program.plan.programs.size() > 1) {
+    json list = field<json>(program, meta, "programs");
+    if (!list.is_array() || list.size() != program.plan.programs.size() ||
+        steps != list.size())
+      corrupt(program, "metadata, plan and code differ in their programs");
+    const json &own = list[index];
+    if (field<std::string>(program, own, "name") != program.planned->name)
+      corrupt(program, "metadata and plan differ in their programs");
+    for (const char *key : {"inputs", "outputs", "parameters"}) {
+      json all = field<json>(program, meta, key), mine = json::array();
+      for (size_t number : numbers(program, own, key, all.size()))
+        mine.push_back(all[number]);
+      meta[key] = mine;
+    }
+    meta["arena_bytes"] = field<uint64_t>(program, own, "arena_bytes");
+    auto kernels = field<size_t>(program, meta, "kernels");
+    meta["kernels_used"] = numbers(program, own, "kernels", kernels);
+  }
   program.arenaBytes = field<uint64_t>(program, meta, "arena_bytes");
   for (const json &object : meta.value("dims", json::array())) {
     BoundedDim dim;
@@ -295,6 +336,7 @@ void readPlan(concord_program &program, const json &meta) {
 
 void makeKernels(concord_program &program, const json &meta) {
   std::string lines = program.desc->kernels ? program.desc->kernels : "";
+  auto used = meta.find("kernels_used");
   for (size_t at = 0; at < lines.size();) {
     size_t end = std::min(lines.find('\n', at), lines.size());
     std::string line = lines.substr(at, end - at);
@@ -315,8 +357,11 @@ void makeKernels(concord_program &program, const json &meta) {
   for (size_t i = 0; i < number; ++i) {
     const std::string &line = program.kernelLines[i];
     bool sized = !program.dims.empty() && line.find('{') != std::string::npos;
-    program.fixedKernels.push_back(sized ? nullptr
-                                         : makeKernel(program, i, line));
+    // Another program's, or one that is made when its sizes are known.
+    bool foreign = used != meta.end() &&
+                   std::find(used->begin(), used->end(), i) == used->end();
+    program.fixedKernels.push_back(
+        sized || foreign ? nullptr : makeKernel(program, i, line));
   }
   program.kernels = program.fixedKernels;
 }
@@ -505,6 +550,7 @@ concord::rt::loadProgram(Context &context, const char *path,
     openLibrary(*program);
     readMetadata(*program, meta);
     readPlan(*program, meta);
+    readEntries(*program, meta);
     makeKernels(*program, meta);
     mapWeights(*program, meta,
                options.verify_weights ||

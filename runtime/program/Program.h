@@ -66,7 +66,8 @@ struct concord_program {
   const concord_program_desc *desc = nullptr;
   std::string name, digest, metaText, planJson;
   concord::plan::Plan plan;
-  const concord::plan::Program *planned = nullptr; ///< what this rank runs
+  const concord::plan::Program *planned = nullptr;      ///< what this rank runs
+  int32_t (*step)(const concord_step_args *) = nullptr; ///< its code
   uint64_t arenaBytes = 0;
   char *arena = nullptr;
   concord::rt::Weights weights;

@@ -13,6 +13,8 @@
 
 #include "common/Artefact.h"
 #include "concord/kernel.h"
+#include "concord/order/Certificate.h"
+#include "concord/plan.h"
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -20,6 +22,7 @@
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -165,6 +168,43 @@ static std::string findLinker() {
   return "";
 }
 
+/// Judges the plan table that the linked artefact holds, as comm-doctor does:
+/// what was proven of the module has to hold of what is loaded.
+static std::string judgePlan(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return "cannot read what was linked: " + buffer.getError().message();
+  auto object =
+      llvm::object::ObjectFile::createObjectFile((*buffer)->getMemBufferRef());
+  if (!object)
+    return "cannot read what was linked: " + llvm::toString(object.takeError());
+  for (const llvm::object::SectionRef &section : (*object)->sections()) {
+    auto name = section.getName();
+    if (!name) {
+      llvm::consumeError(name.takeError());
+      continue;
+    }
+    if (*name != ".concord.plan")
+      continue;
+    auto contents = section.getContents();
+    if (!contents)
+      return llvm::toString(contents.takeError());
+    plan::Plan plan;
+    std::string error;
+    if (!plan::parse({reinterpret_cast<const std::byte *>(contents->data()),
+                      contents->size()},
+                     plan, error))
+      return "internal: the artefact's plan table: " + error;
+    order::Certificate certificate = order::verifyPlan(plan);
+    if (certificate.valid)
+      return "";
+    return "the plan of the lowered program is not proven free of deadlock" +
+           (certificate.faults.empty() ? std::string()
+                                       : ": " + certificate.faults[0].title);
+  }
+  return "internal: the artefact has no plan table";
+}
+
 std::string emitSharedObject(ModuleOp module, const std::string &path) {
   if (llvm::sys::path::extension(path) != ".so")
     return "an artefact's name ends in .so, not '" + path + "'";
@@ -208,6 +248,9 @@ std::string emitSharedObject(ModuleOp module, const std::string &path) {
   if (status != 0)
     return "ld.lld failed with status " + std::to_string(status) +
            (message.empty() ? "" : ": " + message);
+  error = judgePlan(linked);
+  if (!error.empty())
+    return error;
   llvm::sys::fs::setPermissions(linked,
                                 static_cast<llvm::sys::fs::perms>(0755));
   if (auto code = llvm::sys::fs::rename(linked, path))

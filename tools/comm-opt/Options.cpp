@@ -28,6 +28,17 @@ static cl::opt<int64_t> tpOption("tp", cl::desc("Short for --mesh tp=N"),
 static cl::opt<int64_t> dpOption("dp", cl::desc("Short for --mesh dp=N"),
                                  cl::init(0), cl::value_desc("N"),
                                  cl::cat(category));
+static cl::opt<int64_t> ppOption("pp", cl::desc("Short for --mesh pp=N"),
+                                 cl::init(0), cl::value_desc("N"),
+                                 cl::cat(category));
+static cl::opt<int64_t> epOption("ep", cl::desc("Short for --mesh ep=N"),
+                                 cl::init(0), cl::value_desc("N"),
+                                 cl::cat(category));
+static cl::opt<int64_t> microOption(
+    "micro-batches",
+    cl::desc("Cut the batch into N parts that go through the stages of axis pp "
+             "one behind the other"),
+    cl::init(1), cl::value_desc("N"), cl::cat(category));
 static cl::opt<int64_t>
     worldOption("world",
                 cl::desc("Ranks of a model that holds collectives of its own"),
@@ -85,9 +96,18 @@ CompileOptions collectCompileOptions(std::string &error) {
   }
   if ((dpOption.getNumOccurrences() &&
        !addAxis(options.mesh, "dp", dpOption, error)) ||
+      (ppOption.getNumOccurrences() &&
+       !addAxis(options.mesh, "pp", ppOption, error)) ||
+      (epOption.getNumOccurrences() &&
+       !addAxis(options.mesh, "ep", epOption, error)) ||
       (tpOption.getNumOccurrences() &&
        !addAxis(options.mesh, "tp", tpOption, error)))
     return options;
+  if (microOption < 1 || microOption > 1024) {
+    error = "--micro-batches takes a number from 1 to 1024";
+    return options;
+  }
+  options.microBatches = microOption;
   int64_t product = 1;
   for (auto &axis : options.mesh)
     product *= axis.second;

@@ -21,6 +21,7 @@ namespace concord {
 struct CompileOptions {
   Mesh mesh;
   int64_t world = 1;
+  int64_t microBatches = 1;
   std::map<int64_t, std::string> groupTypes;
   onnx::ReadOptions read;
   /// `--dim seq=1..512`, in the order given.

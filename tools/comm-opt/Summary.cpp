@@ -103,6 +103,14 @@ void printSummary(ModuleOp module, llvm::raw_ostream &os) {
           "(+%.1f %%)\n",
           path.getInt() * 1e-6, unordered.getInt() * 1e-6,
           100.0 * (path.getInt() - unordered.getInt()) / unordered.getInt());
+    if (auto domains = order->getAttrOfType<DictionaryAttr>("domain_path_ns"))
+      for (NamedAttribute entry : domains)
+        if (auto pair = dyn_cast<DenseI64ArrayAttr>(entry.getValue());
+            pair && pair.size() == 2 && pair[1] > 0)
+          os << llvm::format(
+              "  through @%s: %.3f ms, %.3f ms without (+%.1f %%)\n",
+              entry.getName().str().c_str(), pair[0] * 1e-6, pair[1] * 1e-6,
+              100.0 * (pair[0] - pair[1]) / pair[1]);
   }
   for (auto certificate : module.getOps<comm::CertificateOp>()) {
     os << "certificate: by " << certificate.getBy() << ", digest "

@@ -516,6 +516,12 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   BoundedProgram bounded;
   OwningOpRef<ModuleOp> module;
   if (!options.bounded.empty()) {
+    bool stages = llvm::any_of(options.mesh, [](const auto &axis) {
+      return axis.first == "pp" && axis.second > 1;
+    });
+    if (stages || options.microBatches > 1)
+      return fail("pipeline stages do not go with bounded dimensions; fix each "
+                  "with --dim NAME=N");
     if (failed(importMembers(context, options, bounded)))
       return failure();
   } else {
@@ -534,6 +540,13 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
     if (failed(config.setupPassPipeline(manager)))
       return failure();
     return runBounded(context, options, manager, bounded);
+  }
+  if (options.microBatches > 1) {
+    if (getPhase(*module) > Phase::Imported)
+      return fail(inputFile + ": is already partitioned; drop --micro-batches");
+    (*module)->setAttr(
+        "comm.micro_batches",
+        Builder(&context).getI64IntegerAttr(options.microBatches));
   }
   StringRef stem =
       llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);

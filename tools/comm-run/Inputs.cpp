@@ -215,6 +215,9 @@ std::vector<InputSources> resolveInputs(const Options &options,
         (grows ? a.shape.size() != b.shape.size() : a.shape != b.shape))
       throw Error(option + "the input is " + typeOf(a) + ", the output " +
                   typeOf(b) + "; a state keeps its type");
+    if (a.ranks != b.ranks)
+      throw Error(option + "the two are on different pipeline stages; a state "
+                           "stays on its ranks");
     bool sameSplits = std::equal(
         a.splits.begin(), a.splits.end(), b.splits.begin(), b.splits.end(),
         [](const Split &x, const Split &y) {

@@ -225,16 +225,17 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
     const Entry &entry = fills[i];
     if (entry.kind == Entry::Kind::PerRank) {
       for (int64_t rank = 0; rank < meta.world; ++rank)
-        writeFile(inputFile(i, rank),
-                  {makeInput(entry, sources[i][static_cast<size_t>(rank)],
-                             options.seed, rank)
-                       .bytes});
+        if (entry.on(rank))
+          writeFile(inputFile(i, rank),
+                    {makeInput(entry, sources[i][static_cast<size_t>(rank)],
+                               options.seed, rank)
+                         .bytes});
       continue;
     }
     HostTensor global = makeInput(entry, sources[i].front(), options.seed, 0);
     // One file for all ranks that read the same part.
     for (int64_t rank = 0; rank < meta.world; ++rank)
-      if (representative(meta, entry, rank) == rank)
+      if (entry.on(rank) && representative(meta, entry, rank) == rank)
         writeFile(inputFile(i, rank),
                   {sliceFor(meta, entry, rank, global.bytes)});
   }
@@ -245,6 +246,8 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
                 {"json", statsFile(rank).string()}};
     json &inputs = job["inputs"] = json::array();
     for (size_t i = 0; i < meta.inputs.size(); ++i) {
+      if (!meta.inputs[i].on(rank))
+        continue;
       json input = {
           {"name", meta.inputs[i].name},
           {"file",
@@ -255,11 +258,21 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
     }
     json &outputs = job["outputs"] = json::array();
     for (size_t i = 0; i < meta.outputs.size(); ++i)
-      outputs.push_back({{"name", meta.outputs[i].name},
-                         {"file", outputFile(i, rank).string()}});
+      if (meta.outputs[i].on(rank))
+        outputs.push_back({{"name", meta.outputs[i].name},
+                           {"file", outputFile(i, rank).string()}});
     json &state = job["state"] = json::array();
-    for (const auto &[input, output] : options.states)
-      state.push_back({{"input", input}, {"output", output}});
+    for (const auto &[input, output] : options.states) {
+      auto here = [&](const std::vector<Entry> &entries,
+                      const std::string &name) {
+        for (const Entry &entry : entries)
+          if (entry.name == name)
+            return entry.on(rank);
+        return false;
+      };
+      if (here(meta.inputs, input) && here(meta.outputs, output))
+        state.push_back({{"input", input}, {"output", output}});
+    }
     if (!options.traceFile.empty())
       job["trace"] = traceFile(rank).string();
     writeFile(jobFile(rank), job.dump(1));
@@ -320,6 +333,10 @@ std::vector<HostTensor> Job::readOutput(size_t index) const {
   std::vector<std::span<const std::byte>> parts;
   uint64_t size = numBytes(entry.dtype, entry.localShape).value_or(0);
   for (int64_t rank = 0; rank < meta.world; ++rank) {
+    if (!entry.on(rank)) {
+      parts.emplace_back();
+      continue;
+    }
     files.push_back(std::make_unique<MappedFile>(outputFile(index, rank)));
     parts.push_back(files.back()->bytes());
     if (parts.back().size() != size)

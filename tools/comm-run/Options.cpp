@@ -24,9 +24,10 @@ namespace concord::tools {
 namespace {
 
 /// Options of comm-opt whose value may stand in the next argument.
-constexpr std::array<std::string_view, 12> kCompileOptions = {
-    "--mesh",  "--tp",    "--dp",    "--pp",         "--ep",     "--dim",
-    "--shape", "--const", "--world", "--group-type", "--import", "--report"};
+constexpr std::array<std::string_view, 13> kCompileOptions = {
+    "--mesh",   "--tp",     "--dp",           "--pp",    "--ep",
+    "--dim",    "--shape",  "--const",        "--world", "--group-type",
+    "--import", "--report", "--micro-batches"};
 
 constexpr std::array<std::string_view, 22> kOwnOptions = {
     "--ranks",    "--input",  "--input-dir", "--seed",
@@ -56,8 +57,8 @@ On a model that is not partitioned yet, -n N means --tp N unless --mesh, --tp,
 --dp, --pp or --ep says otherwise. A partitioned program has its number of ranks.
 
 Compile options: any option of comm-opt. --mesh, --tp, --dp, --pp, --ep, --dim,
---shape, --const, --world, --group-type, --import and --report take their value
-as `--tp 2` or `--tp=2`; for any other write `--name=value`.
+--shape, --const, --world, --group-type, --import, --report and --micro-batches
+take their value as `--tp 2` or `--tp=2`; for any other write `--name=value`.
 
 Inputs come from .npy, .pb (ONNX TensorProto) or .raw files, or are made:
 `--input NAME=fill:1` sets every element, `--input NAME=range:0..30522` draws

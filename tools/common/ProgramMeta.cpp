@@ -15,6 +15,7 @@
 #include "common/Files.h"
 #include "concord/artefact.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -243,6 +244,17 @@ private:
       bad("unknown sharding '" + kind + "'");
     }
     entry.localShape = local;
+    if (auto it = value.find("ranks"); it != value.end()) {
+      for (const json &rank : array(*it, "an entry's 'ranks'", kMaxWorld)) {
+        entry.ranks.push_back(
+            integer(rank, "an entry's rank", 0, meta.world - 1));
+        if (entry.ranks.size() > 1 &&
+            entry.ranks.back() <= entry.ranks[entry.ranks.size() - 2])
+          bad("its ranks do not ascend");
+      }
+      if (entry.ranks.empty())
+        bad("it is on no rank");
+    }
     if (auto it = value.find("local_shape"); it != value.end()) {
       Shape said = shape(*it, "an entry's 'local_shape'");
       if (said != local)
@@ -277,6 +289,10 @@ private:
 };
 
 } // namespace
+
+bool Entry::on(int64_t rank) const {
+  return ranks.empty() || std::binary_search(ranks.begin(), ranks.end(), rank);
+}
 
 std::vector<int64_t> ProgramMeta::coordinates(int64_t rank) const {
   std::vector<int64_t> result(mesh.size());

@@ -40,6 +40,10 @@ struct Entry {
   Kind kind = Kind::Replicated;
   std::vector<Split> splits;
   Shape localShape;
+  /// World ranks that read or write it, ascending; empty: all of them.
+  std::vector<int64_t> ranks;
+
+  bool on(int64_t rank) const;
 };
 
 /// A bounded dimension of the model.

@@ -52,7 +52,18 @@ int64_t representative(const ProgramMeta &meta, const Entry &entry,
   int64_t result = 0;
   for (size_t i = 0; i < meta.mesh.size(); ++i)
     result = result * meta.mesh[i].second + (matters[i] ? coordinate[i] : 0);
-  return result;
+  if (entry.on(result))
+    return result;
+  // Not every rank has it: the first of those that hold the same part.
+  for (int64_t candidate : entry.ranks) {
+    std::vector<int64_t> other = meta.coordinates(candidate);
+    bool same = true;
+    for (size_t i = 0; i < meta.mesh.size(); ++i)
+      same &= !matters[i] || other[i] == coordinate[i];
+    if (same)
+      return candidate;
+  }
+  return rank;
 }
 
 namespace {
@@ -152,6 +163,8 @@ HostTensor gather(const ProgramMeta &meta, const Entry &entry,
   HostTensor result{entry.dtype, entry.shape, {}};
   result.bytes.resize(numBytes(entry.dtype, entry.shape).value_or(0));
   for (int64_t rank = 0; rank < meta.world; ++rank) {
+    if (!entry.on(rank))
+      continue;
     std::span<const std::byte> local = locals[static_cast<size_t>(rank)];
     int64_t first = representative(meta, entry, rank);
     if (first == rank) {

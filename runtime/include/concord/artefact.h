@@ -24,7 +24,8 @@
 |*    "gate":"check"|"hold",
 |*    "dims":[{"name":"seq","min":1,"max":512}...], // only with bounded dimensions
 |*    "sizes":["1536*d0+4"...],           // likewise; EXTENTs for step's sizes
-|*    "assumes":["..."]}
+|*    "assumes":["..."],
+|*    "programs":[PROGRAM...]}            // only where there are several
 |* ENTRY: {"name":"input_ids","dtype":"I64",
 |*         "shape":[1,128],               // global, the maximum where bounded
 |*         "dims":[["1","1"],["1","512"]] // min and max; only where bounded
@@ -35,6 +36,13 @@
 |*         "extents":["1","d0"],          // EXTENTs; only where bounded
 |*         "local_extents":["1","d0"],    // likewise, of the local shape
 |*         "arena_offset":N|-1}           // where an I/O buffer may live in place
+|* PROGRAM, in the plan's order: {"name":"stage0", "issuer":"", "ranks":[0,1],
+|*         "arena_bytes":N,               // of a rank that runs it
+|*         "inputs":[0], "outputs":[],    // numbers in the lists above, in the
+|*         "parameters":[0,1],            // order of the step's arguments
+|*         "kernels":[0,2]}               // lines that it calls
+|* Where there are several programs, an ENTRY has "ranks":[...], those that read or
+|* write it, and the top "arena_bytes" is that of the largest.
 |* A split dimension of size n over an axis of size T, with `outer` = k, is viewed
 |* as [k, n/k]; the rank with coordinate c on the axis holds [:, c*n/k/T : ...].
 |* Splits apply in the order listed.
@@ -83,7 +91,9 @@ int32_t concord_site_wait(struct concord_context *context, uint32_t site);
 /* Let the engine make progress; called at tile boundaries. Never blocks. */
 void concord_poll(struct concord_context *context);
 
-/* What a step is given. All of it is prepared before the first step. */
+/* What a step is given. All of it is prepared before the first step. Where the
+ * artefact has several programs, parameters, inputs and outputs are those of the
+ * program that the rank runs. */
 typedef struct concord_step_args {
   uint32_t struct_size;
   int32_t rank;                    /* world rank */
@@ -92,7 +102,8 @@ typedef struct concord_step_args {
   const void *const *parameters;   /* one per meta.parameters, 64-byte aligned */
   void *const *inputs;             /* one per meta.inputs, dense, local shape */
   void *const *outputs;            /* one per meta.outputs */
-  concord_kernel *const *kernels;  /* one per line of .concord.kernels */
+  concord_kernel *const *kernels;  /* one per line of .concord.kernels; NULL for
+                                    * what only other programs call */
   const int64_t *sizes;            /* one per meta.sizes, for what is bound */
 } concord_step_args;
 
@@ -103,7 +114,9 @@ typedef struct concord_program_desc {
   const unsigned char *plan;       /* in .concord.plan */
   uint64_t plan_bytes;
   const char *kernels;             /* NUL-terminated, lines, in .concord.kernels */
-  int32_t (*step)(const concord_step_args *args);
+  int32_t (*step)(const concord_step_args *args); /* of the first program */
+  uint64_t num_steps;              /* programs of the plan */
+  int32_t (*const *steps)(const concord_step_args *args); /* one per program */
 } concord_program_desc;
 
 #define CONCORD_PROGRAM_SYMBOL "concord_program"

@@ -34,14 +34,8 @@ func.func @scalar(%arena: memref<64xi8> {comm.arena}, %n: index) {
 // -----
 
 module attributes {comm.world = 2 : i64} {
-  comm.domain @tp groups([[0, 1]])
-  func.func @group(%arena: memref<64xi8> {comm.arena}, %x: memref<4xf32>, %y: memref<4xf32>) {
-    %s = comm.start send @tp ins(%x : memref<4xf32>) {peer = 1 : i64}
-    %r = comm.start recv @tp outs(%y : memref<4xf32>) {peer = 0 : i64}
-    // expected-error @below {{is verified but not lowered yet}}
-    comm.group %s, %r : !comm.future, !comm.future
-    comm.wait %s ins(%x : memref<4xf32>)
-    comm.wait %r outs(%y : memref<4xf32>)
-    return
-  }
+  comm.program @p0 entry(@both) ranks([0])
+  comm.program @p1 entry(@both) ranks([1])
+  // expected-error @below {{is the entry of two programs; give each a function of its own}}
+  func.func @both(%arena: memref<64xi8> {comm.arena}) { return }
 }

@@ -27,8 +27,49 @@ module attributes {comm.mesh = [["tp", 0]], comm.phase = "imported", comm.world 
 // -----
 
 module attributes {comm.mesh = [["pp", 2]], comm.phase = "imported", comm.world = 2 : i64} {
-  // expected-error @below {{mesh axis pp: pipeline stages are not supported yet; use dp, tp or ep}}
+  // expected-error @below {{mesh axis pp=2: there are 0 operations to divide over 2 stages}}
   func.func @main() { return }
+}
+
+// -----
+
+// Stages are made from one program, not from several.
+// expected-error @below {{pipeline stages and micro-batches are made from one program that every rank runs}}
+module attributes {comm.mesh = [["pp", 2]], comm.phase = "imported", comm.world = 2 : i64} {
+  func.func @f() { return }
+  func.func @g() { return }
+}
+
+// -----
+
+// expected-error @below {{micro-batches: a number from 1 to 1024, not 0}}
+module attributes {comm.mesh = [["pp", 2]], comm.micro_batches = 0 : i64, comm.phase = "imported", comm.world = 2 : i64} {
+  func.func @main() { return }
+}
+
+// -----
+
+module attributes {comm.mesh = [["pp", 2]], comm.micro_batches = 3 : i64, comm.phase = "imported", comm.world = 2 : i64} {
+  // expected-error @below {{--micro-batches=3 does not divide the batch of 4 (input '?')}}
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %0 = onnx.node "Relu"(%x) {} opset(17) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+    return %0 : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+// A mean over the batch cannot be had from parts of it.
+module attributes {comm.mesh = [["pp", 2]], comm.micro_batches = 2 : i64, comm.phase = "imported", comm.world = 2 : i64} {
+  func.func @main(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %axes = arith.constant dense<0> : tensor<1xi64>
+    %w = comm.weight "w" from "m.weights" : tensor<8x8xf32>
+    %0 = onnx.node "MatMul"(%x, %w) {} opset(18) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+    // expected-error @below {{micro-batches: this needs values of the whole batch; compile without --micro-batches}}
+    %1 = onnx.node "ReduceMean"(%0, %axes) {keepdims = 1} opset(18) : (tensor<4x8xf32>, tensor<1xi64>) -> tensor<1x8xf32>
+    %2 = onnx.node "Sub"(%0, %1) {} opset(18) : (tensor<4x8xf32>, tensor<1x8xf32>) -> tensor<4x8xf32>
+    return %2 : tensor<4x8xf32>
+  }
 }
 
 // -----
