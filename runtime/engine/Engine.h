@@ -18,6 +18,8 @@
 
 #include "context/Context.h"
 
+#include <optional>
+
 namespace concord::rt {
 
 /// Bytes moved between two looks at other operations, when there are any.
@@ -50,6 +52,12 @@ int32_t waitFor(Op &op);
 /// Wait until a stream has completed `ticket` operations.
 int32_t waitStream(concord_stream &stream, uint64_t ticket);
 
+/// Wait until everything that this rank has issued so far has completed.
+int32_t waitDevice(Context &context);
+/// Pass time while blocked: the lock of THREAD_MULTIPLE is open meanwhile, and
+/// what cannot complete any more is broken.
+void passTime(Context &context, class Waiter &waiter, const Op *op);
+
 Op *takeOp(Context &context);
 void giveBack(Context &context, Op *op);
 
@@ -62,7 +70,9 @@ std::string describe(const Op &op);
 /// Spinning, yielding, sleeping; and looking out for dead peers meanwhile.
 class Waiter {
 public:
-  explicit Waiter(Context &context) : context(context) {}
+  /// `noted`: what the thread waits in is in the issue log already.
+  explicit Waiter(Context &context, bool noted = false)
+      : context(context), noted(noted) {}
   ~Waiter();
   /// Pass some time. True when the op should be checked for failure.
   bool pause(const Op *op);
@@ -74,6 +84,8 @@ private:
   void enterSlow(const Op *op);
 
   Context &context;
+  bool noted;
+  std::optional<HostWaiting> waiting;
   uint32_t rounds = 0;
   bool slow = false;
   uint64_t seenEvents = ~uint64_t(0);

@@ -94,7 +94,8 @@ static Progress advanceSend(Op &op) {
                  source, 0, r.chunk);
     box.offset = kInMailbox;
     box.bytes = r.chunk;
-    done = true;
+    // With slots of a device nothing is buffered.
+    done = comm.context->deviceSlots == 0;
   } else if (offset != kInMailbox) {
     box.offset = offset;
     box.bytes = r.chunk;
