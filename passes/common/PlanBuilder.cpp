@@ -108,7 +108,8 @@ private:
   llvm::StringMap<uint32_t> domains;
   llvm::DenseMap<Operation *, uint32_t> sites;
   std::vector<plan::Issue> launches;
-  llvm::StringMap<uint32_t> slots; ///< bits of the optional ones that have names
+  llvm::StringMap<uint32_t>
+      slots; ///< bits of the optional ones that have names
   uint32_t numSlots = 0;
 };
 
@@ -163,8 +164,8 @@ plan::Buffer Builder::buffer(Value value, comm::CollectiveOpInterface op,
   }
 }
 
-/// `slot = "always"`, `"optional"`, or `"optional:NAME"` for issues that are used
-/// or left out together. Every slot is a bit of the round's decision.
+/// `slot = "always"`, `"optional"`, or `"optional:NAME"` for issues that are
+/// used or left out together. Every slot is a bit of the round's decision.
 LogicalResult Builder::slot(comm::CollectiveOpInterface op,
                             plan::Issue &issue) {
   auto attribute = op->getAttrOfType<StringAttr>("slot");
@@ -207,7 +208,8 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   // A barrier that carries a value: which optional slots the round uses.
   if (auto leader = op->getAttrOfType<IntegerAttr>("decides")) {
     if (issue.kind != plan::Kind::Barrier)
-      return op->emitOpError("has \"decides\", which only a comm.barrier takes");
+      return op->emitOpError(
+          "has \"decides\", which only a comm.barrier takes");
     for (const auto &group : result.domains[issue.domain].groups)
       if (leader.getInt() < 0 ||
           leader.getInt() >= static_cast<int64_t>(group.size()))
@@ -450,6 +452,8 @@ FailureOr<plan::Plan> buildPlan(ModuleOp module, bool buffers) {
   if (succeeded(plan) && plan->programs.size() > 1 &&
       !order::orderRounds(*plan, faults))
     plan->rounds.clear();
+  if (succeeded(plan) && !plan->rounds.empty())
+    plan->assumptions.push_back("gate=hold");
   return plan;
 }
 

@@ -253,6 +253,8 @@ static void logSettings(const Context &context,
     log.write(LogLevel::Info, "CONCORD_ENV %s set by %s to %s", name.c_str(),
               setting.source, setting.value.c_str());
   }
+}
+
 /// What the caller, or the environment, asks for; else the default.
 static void chooseGateMode(Context &context, int32_t mode) {
   if (mode < CONCORD_GATE_DEFAULT || mode > CONCORD_GATE_HOLD)
@@ -346,8 +348,8 @@ static void leaveLog(const Context &context) {
   if (context.issueFolder.empty() || !context.logBlock || !context.joined)
     return;
   ::mkdir(context.issueFolder.c_str(), 0755);
-  std::string path = context.issueFolder + "/rank_" +
-                     std::to_string(context.rank) + ".issues";
+  std::string path =
+      context.issueFolder + "/rank_" + std::to_string(context.rank) + ".issues";
   std::string why = writeLog(*context.logBlock, path);
   if (!why.empty())
     std::fprintf(stderr, "concord: cannot write the issue log %s: %s\n",

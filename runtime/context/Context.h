@@ -15,8 +15,8 @@
 #include "algorithms/Recency.h"
 #include "concord/concord.h"
 #include "context/Env.h"
-#include "diagnosis/Log.h"
 #include "diagnosis/IssueLog.h"
+#include "diagnosis/Log.h"
 #include "engine/Op.h"
 #include "heap/Heap.h"
 #include "heap/Segment.h"
@@ -91,7 +91,7 @@ struct concord_context {
   int rank = 0, world = 1;
   int threadLevel = CONCORD_THREAD_SINGLE;
   int gateMode = CONCORD_GATE_CHECK;
-  double hangSeconds = 0; ///< until a hang is explained; 0: never
+  double hangSeconds = 0;  ///< until a hang is explained; 0: never
   std::string issueFolder; ///< where issue logs are left; "": nowhere
   bool gateChosen = false; ///< asked for, rather than the default
   bool stageAlways = false;

@@ -85,8 +85,7 @@ void concord::rt::writeLogs(const Context &context, double seconds) {
     if (std::atomic_ref(const_cast<uint64_t &>(block.magic))
             .load(std::memory_order_acquire) != issuelog::kMagic)
       continue;
-    std::string path =
-        folder + "/rank_" + std::to_string(r) + ".issues";
+    std::string path = folder + "/rank_" + std::to_string(r) + ".issues";
     std::string why = writeLog(block, path, seconds);
     if (!why.empty()) {
       std::fprintf(stderr, "concord: cannot write the issue log %s: %s\n",

@@ -217,8 +217,8 @@ void Watchdog::look() {
 void Watchdog::writeStacks() {
   if (context.issueFolder.empty() || !listens)
     return;
-  std::string path = context.issueFolder + "/rank_" +
-                     std::to_string(context.rank) + ".stack";
+  std::string path =
+      context.issueFolder + "/rank_" + std::to_string(context.rank) + ".stack";
   std::string text = threadStacks();
   int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0)

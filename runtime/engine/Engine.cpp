@@ -156,8 +156,9 @@ void concord::rt::enqueue(Op &op) {
 static void retire(Context &context, Op &op) {
   --context.inFlight;
   if (Comm *comm = op.comm) {
-    context.issues.state(op, op.status == CONCORD_OK ? issuelog::State::Completed
-                                                  : issuelog::State::Failed);
+    context.issues.state(op, op.status == CONCORD_OK
+                                 ? issuelog::State::Completed
+                                 : issuelog::State::Failed);
     if (Context::Launch *launch = launchOf(context, op);
         launch && --launch->unfinished == 0)
       context.launches.erase(context.launches.begin() +
@@ -250,9 +251,12 @@ static bool advanceStreamOp(Context &context, Op &op) {
 bool concord::rt::progress(Context &context) {
   if (context.inFlight == 0)
     return false;
-  uint64_t quantum = context.inFlight == 1 ? kLoneQuantum : kSharedQuantum;
   for (size_t i = 0; i < context.activeComms.size(); ++i) {
     Comm &comm = *context.activeComms[i];
+    // What has low priority stays out of the way of computation, too.
+    uint64_t quantum = context.inFlight == 1 && comm.priority >= 0
+                           ? kLoneQuantum
+                           : kSharedQuantum;
     if (Op *op = comm.head;
         op && mayStart(*op) &&
         (comm.status != CONCORD_OK || admit(context, *op))) {
@@ -277,7 +281,8 @@ bool concord::rt::progress(Context &context) {
         op->state = Op::State::Done;
       }
       Progress result =
-          op->state == Op::State::Done ? Progress::Done : advanceMessage(*op);
+          op->state == Op::State::Done ? Progress::Done
+                                       : advanceMessage(*op, quantum);
       if (result == Progress::Done)
         retire(context, *op);
       if (result != Progress::Blocked)
@@ -305,7 +310,7 @@ static bool sweep(Context &context, Waiter &waiter) {
       uint64_t before = op->sequence;
       Op::State state = op->state;
       Progress last = !op->admitted    ? Progress::Blocked
-                      : isMessage(*op) ? advanceMessage(*op)
+                      : isMessage(*op) ? advanceMessage(*op, kLoneQuantum)
                                        : advanceCollective(*op, kLoneQuantum);
       if (last == Progress::Blocked && op->state == state &&
           op->sequence == before) {
@@ -403,6 +408,8 @@ int32_t concord::rt::waitFor(Op &op) {
 int32_t concord::rt::waitStream(concord_stream &stream, uint64_t ticket) {
   Context &context = *stream.context;
   Waiter waiter(context);
+  if (stream.priority < 0)
+    waiter.sleepEarly();
   while (stream.completed < ticket) {
     if (progress(context)) {
       waiter.restart();
@@ -433,8 +440,9 @@ int32_t concord::rt::runNow(Op &op) {
   context.issues.issue(op, comm.logDomain, 0);
   context.issues.state(op, issuelog::State::Started);
   auto ended = [&] {
-    context.issues.state(op, op.status == CONCORD_OK ? issuelog::State::Completed
-                                                  : issuelog::State::Failed);
+    context.issues.state(op, op.status == CONCORD_OK
+                                 ? issuelog::State::Completed
+                                 : issuelog::State::Failed);
     return op.status;
   };
   Waiter waiter(context);

@@ -34,7 +34,7 @@ Progress advanceCollective(Op &op, uint64_t quantum);
 /// Members that `op` still waits for, as a bit mask of group ranks.
 uint64_t missingMembers(const Op &op);
 /// Messages (P2p.cpp).
-Progress advanceMessage(Op &op);
+Progress advanceMessage(Op &op, uint64_t quantum);
 uint64_t missingPeer(const Op &op);
 
 /// Check a request and fill what can be computed before it starts. Returns 0 or
@@ -76,6 +76,8 @@ public:
   ~Waiter();
   /// Pass some time. True when the op should be checked for failure.
   bool pause(const Op *op);
+  /// Leave the core to others at once: what is waited for has low priority.
+  void sleepEarly() { lazy = true; }
   /// 0, or why `op`, which is blocked, cannot complete; keeps the words.
   int32_t failure(const Op &op);
   void restart() { rounds = 0; }
@@ -84,7 +86,7 @@ private:
   void enterSlow(const Op *op);
 
   Context &context;
-  bool noted;
+  bool noted, lazy = false;
   std::optional<HostWaiting> waiting;
   uint32_t rounds = 0;
   bool slow = false;

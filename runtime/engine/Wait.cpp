@@ -101,11 +101,11 @@ void Waiter::enterSlow(const Op *op) {
 bool Waiter::pause(const Op *op) {
   ++rounds;
   uint32_t spins = context.oversubscribed ? kSpinsShared : kSpinsAlone;
-  if (rounds <= spins) {
+  if (rounds <= spins && !lazy) {
     relax();
     return false;
   }
-  if (!slow || rounds == spins + 1) {
+  if (!slow || rounds == (lazy ? 1 : spins + 1)) {
     if (!slow)
       enterSlow(op);
     else
@@ -117,6 +117,15 @@ bool Waiter::pause(const Op *op) {
   if (events != seenEvents) {
     seenEvents = events;
     look = true;
+  }
+  if (lazy) {
+    timespec span{0, 100'000};
+    ::nanosleep(&span, nullptr);
+    int64_t now = nowNanoseconds();
+    look |= now - lastLook > kLookEvery;
+    if (look)
+      lastLook = now;
+    return look;
   }
   if ((rounds & 15) == 0) {
     int64_t now = nowNanoseconds();

@@ -32,16 +32,7 @@ static bool isMessage(Kind kind) {
   return kind == Kind::Send || kind == Kind::Recv;
 }
 
-bool Gate::needsHold(const plan::Plan &plan) {
-  std::vector<bool> seen(plan.world, false);
-  for (const plan::Program &program : plan.programs)
-    for (int32_t rank : program.ranks) {
-      if (seen[size_t(rank)])
-        return true;
-      seen[size_t(rank)] = true;
-    }
-  return false;
-}
+bool Gate::needsHold(const plan::Plan &plan) { return !plan.rounds.empty(); }
 
 Gate::Gate(Context &context, plan::Plan given)
     : context(context), plan(std::move(given)), sum(plan::digest(plan)),

@@ -31,7 +31,8 @@ public:
   /// For this rank. Throws Error where the plan cannot be followed here.
   Gate(Context &context, plan::Plan plan);
 
-  /// The plan has ranks with several issuers: certified under hold only.
+  /// The plan has an order of several issuers of a rank: certified under hold
+  /// only.
   static bool needsHold(const plan::Plan &plan);
 
   /// A direct call that is about to be issued: `launch` operations on one
@@ -110,9 +111,9 @@ private:
   uint64_t asked = 0;
   std::map<uint64_t, uint64_t> bitsOf; ///< of rounds that may still be needed
   uint64_t decisions = 0;
-  uint64_t round = 0;   ///< whose turns are being taken
-  size_t at = 0;        ///< turn
-  uint32_t taken = 0;   ///< steps of it
+  uint64_t round = 0; ///< whose turns are being taken
+  size_t at = 0;      ///< turn
+  uint32_t taken = 0; ///< steps of it
   int32_t failed = 0;
   std::string words;
   /// Per domain: the issuer, or -1 none, -2 several.

@@ -12,6 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "concord/order/Certificate.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
 #include "gate/Gate.h"
@@ -164,6 +165,19 @@ void concord::rt::loadPlan(Context &context, const void *bytes, uint64_t size,
       raise(CONCORD_ERROR_WRONG_WORLD,
             "%s: the plan is for %u ranks, but the job has %d", what.c_str(),
             plan.world, context.world);
+    // Several issuers that need an order, and none is there: the plan did not
+    // come from comm-order.
+    if (plan.rounds.empty() && plan.programs.size() > 1) {
+      plan::Plan copy = plan;
+      std::vector<order::Finding> faults;
+      if (!order::orderRounds(copy, faults) || !copy.rounds.empty())
+        raise(CONCORD_ERROR_PLAN,
+              "%s has several issuers on a rank and no order of their rounds "
+              "(%s); run comm-order",
+              what.c_str(),
+              faults.empty() ? "they can wait for each other"
+                             : faults.front().title.c_str());
+    }
     if (Gate::needsHold(plan)) {
       if (context.gateChosen && mode != CONCORD_GATE_HOLD)
         raise(CONCORD_ERROR_INVALID_ARGUMENT,

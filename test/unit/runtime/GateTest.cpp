@@ -11,13 +11,17 @@
 //===----------------------------------------------------------------------===//
 
 #include "Ranks.h"
+#include "concord/issuelog.h"
 #include "concord/order/Certificate.h"
+#include "concord/order/Evidence.h"
 #include "concord/plan.h"
 
 #include <barrier>
 #include <chrono>
 #include <cstdio>
 #include <random>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace concord;
 using namespace concord::test;
@@ -515,6 +519,89 @@ TEST(Gate, JsonIsTheSamePlan) {
         EXPECT_NE(lastWords().find("/no/such/file"), std::string::npos);
       },
       multiple);
+}
+
+TEST(Gate, WithoutRoundsSeveralIssuersAreRefused) {
+  plan::Plan p = twoIssuers(2, false);
+  p.rounds.clear();
+  runRanks(
+      2,
+      [&](Rank &rank) {
+        EXPECT_EQ(load(rank.context, p), CONCORD_ERROR_PLAN);
+        EXPECT_NE(lastWords().find("run comm-order"), std::string::npos);
+      },
+      multiple);
+}
+
+TEST(Gate, RecordLeavesALogThatTheDoctorReads) {
+  namespace evidence = order::evidence;
+  std::string folder =
+      testing::TempDir() + "concord-gate-log-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0755), 0);
+  runRanks(
+      2,
+      [&](Rank &rank) {
+        concord_comm *one = domain(rank, "one");
+        std::vector<float> in(64), out(64);
+        for (int i = 0; i < 3; ++i)
+          ASSERT_OK(allReduce(one, in.data(), out.data()));
+        // Nothing is compared in this mode: different counts go unnoticed.
+        ASSERT_OK(rank.rank ? concord_send(one, in.data(), 64,
+                                           CONCORD_DTYPE_F32, 0, nullptr)
+                            : concord_recv(one, out.data(), 64,
+                                           CONCORD_DTYPE_F32, 1, nullptr));
+        std::string path =
+            folder + "/rank_" + std::to_string(rank.rank) + ".issues";
+        ASSERT_OK(concord_issue_log_write(rank.context, path.c_str()));
+      },
+      [](concord_context_config &config) {
+        config.gate_mode = CONCORD_GATE_RECORD;
+      });
+  std::vector<evidence::ReadError> errors;
+  evidence::Job job = evidence::readEvidence({folder}, {}, errors);
+  EXPECT_TRUE(errors.empty());
+  ASSERT_EQ(job.ranks.size(), 2u);
+  for (auto &[rank, own] : job.ranks) {
+    // The barriers of two communicators come first.
+    ASSERT_EQ(own.issues.size(), 6u) << rank;
+    EXPECT_EQ(job.strings[own.issues[2].signature], "all_reduce(n=64,F32,sum)");
+    EXPECT_EQ(job.domains[job.sequences[own.issues[2].sequence].domain].name,
+              "one");
+    EXPECT_EQ(job.sequences[own.issues[5].sequence].source, 1);
+    for (const evidence::Issue &issue : own.issues)
+      EXPECT_EQ(issue.state, evidence::State::Completed);
+  }
+  EXPECT_TRUE(evidence::diagnose(job).findings.empty());
+
+  // Damaged logs are refused, or read as far as they make sense.
+  std::string path = folder + "/rank_0.issues", bytes, error;
+  std::FILE *file = std::fopen(path.c_str(), "rb");
+  ASSERT_TRUE(file);
+  char buffer[4096];
+  for (size_t n; (n = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
+    bytes.append(buffer, n);
+  std::fclose(file);
+  evidence::Job none;
+  EXPECT_FALSE(evidence::readIssueLog(
+      std::string_view(bytes).substr(0, bytes.size() / 2), path, none, error));
+  std::mt19937 random(3);
+  // Where something stands: the header, and the records at the end.
+  size_t records = bytes.size() - issuelog::kRecords * 64;
+  for (int i = 0; i < 3000; ++i) {
+    std::string damaged = bytes;
+    for (int k = 0; k < 4; ++k) {
+      size_t at = random() % 2 ? random() % 512 : records + random() % 512;
+      damaged[at] = char(random());
+    }
+    evidence::Job read;
+    if (evidence::readIssueLog(damaged, path, read, error))
+      evidence::diagnose(read);
+    else
+      EXPECT_FALSE(error.empty());
+  }
+  for (const char *name : {"/rank_0.issues", "/rank_1.issues"})
+    ::unlink((folder + name).c_str());
+  ::rmdir(folder.c_str());
 }
 
 TEST(Gate, StateInWords) {
