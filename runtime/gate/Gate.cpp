@@ -397,6 +397,16 @@ int32_t Gate::late(uint32_t waiting, const std::string &what, double seconds) {
 }
 
 namespace {
+/// Counts the threads that wait.
+class Inside {
+public:
+  explicit Inside(unsigned &count) : count(count) { ++count; }
+  ~Inside() { --count; }
+
+private:
+  unsigned &count;
+};
+
 /// How long a thread waits, and whether it is time to look at the other one.
 class Deadline {
 public:
@@ -421,6 +431,7 @@ private:
 int32_t Gate::advance(uint32_t index, const std::string &what) {
   Issuer &issuer = issuers[index];
   Waiter waiter(context, true);
+  Inside inside(waiters);
   Deadline deadline(context.gateSeconds);
   std::unique_ptr<HostWaiting> waiting;
   for (;;) {
@@ -479,6 +490,7 @@ int32_t Gate::await(uint32_t index, const Step &step, const std::string &what) {
   HostWaiting waiting(context.logBlock, issuelog::HostState::Gate,
                       "its turn, behind " + position());
   Waiter waiter(context, true);
+  Inside inside(waiters);
   Deadline deadline(context.gateSeconds);
   while (!mine()) {
     if (failed != CONCORD_OK)
@@ -654,68 +666,6 @@ int32_t Gate::enter(Comm &comm, const Op *const *launch, uint32_t count) {
   return CONCORD_OK;
 }
 
-int32_t Gate::enterSite(uint32_t index, uint32_t site, bool &skip) {
-  skip = false;
-  if (failed != CONCORD_OK)
-    return broken();
-  Issuer &issuer = issuers[index];
-  note(issuer);
-  // A rank passes by transfers in which it takes no part: they are no steps.
-  size_t to = issuer.next;
-  while (to < issuer.steps.size() && issuer.steps[to].site != site)
-    ++to;
-  if (to == issuer.steps.size()) {
-    to = 0;
-    while (to < issuer.steps.size() && issuer.steps[to].site != site)
-      ++to;
-    if (to == issuer.steps.size())
-      return CONCORD_OK;
-  }
-  std::string what =
-      "site " + std::to_string(site) + " of issuer " + nameOf(*issuer.planned);
-  uint64_t bits = 0;
-  const Step &wanted = issuer.steps[to];
-  if (wanted.slot >= 0) {
-    Waiter waiter(context, true);
-    Deadline deadline(context.gateSeconds);
-    while (!knows(issuer.round, bits)) {
-      if (failed != CONCORD_OK)
-        return broken();
-      if (progress(context)) {
-        waiter.restart();
-        continue;
-      }
-      passTime(context, waiter, nullptr);
-      if (deadline.over())
-        return late(index, what, deadline.passed());
-    }
-    if (!(bits >> wanted.slot & 1)) {
-      issuer.next = to + 1;
-      skip = true;
-      return CONCORD_OK;
-    }
-  }
-  issuer.next = to;
-  if (holds() && wanted.turn != kFree)
-    if (int32_t status = await(index, wanted, what))
-      return status;
-  take(index);
-  return CONCORD_OK;
-}
-
-int32_t Gate::endStep(uint32_t index, int32_t status) {
-  Issuer &issuer = issuers[index];
-  if (status != CONCORD_OK) {
-    fail(status, "a step of program " + nameOf(*issuer.planned) +
-                     " failed: " + lastError());
-    return status;
-  }
-  issuer.next = 0;
-  ++issuer.round;
-  prune();
-  return status;
-}
-
 static int32_t noIssuer(const Context &context, const char *name) {
   return rt::fail(CONCORD_ERROR_NOT_FOUND,
                   "the plan has no issuer '%s' on rank %d", name, context.rank);
@@ -752,6 +702,7 @@ int32_t Gate::wait(const char *name, double seconds, uint64_t *r,
                     "slots alone waits for them",
                     name);
   note(*issuer);
+  Inside inside(waiters);
   int64_t began = nowNanoseconds();
   int64_t looked = began;
   HostWaiting waiting(context.logBlock, issuelog::HostState::Slot,

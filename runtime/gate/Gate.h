@@ -39,12 +39,6 @@ public:
   /// communicator that start together. Returns when it may be issued; the
   /// caller issues without leaving the context.
   int32_t enter(Comm &comm, const Op *const *launch, uint32_t count);
-  /// A site of a compiled program of this plan. `skip`: an optional slot that
-  /// the round does not use.
-  int32_t enterSite(uint32_t issuer, uint32_t site, bool &skip);
-  /// A compiled program's step has ended, or failed.
-  int32_t endStep(uint32_t issuer, int32_t status);
-
   /// Value that the leader gives to the next decision: `bits` and what issuers
   /// have asked for, where all their members are there.
   uint64_t propose(uint64_t bits);
@@ -62,6 +56,8 @@ public:
   /// After the first failure every issue fails with its words.
   void fail(int32_t status, const std::string &words);
   int32_t status() const { return failed; }
+  /// Some thread waits in here, with the context open.
+  bool busy() const { return waiters != 0; }
 
   /// The communicator is one of the plan's; else -1, or -2 if it has the name
   /// of a domain but other members.
@@ -114,6 +110,7 @@ private:
   uint64_t round = 0; ///< whose turns are being taken
   size_t at = 0;      ///< turn
   uint32_t taken = 0; ///< steps of it
+  unsigned waiters = 0;
   int32_t failed = 0;
   std::string words;
   /// Per domain: the issuer, or -1 none, -2 several.

@@ -154,8 +154,7 @@ void concord::rt::loadPlan(Context &context, const void *bytes, uint64_t size,
   std::unique_ptr<Gate> gate;
   int mode = context.gateMode;
   try {
-    if (context.gate && context.gate->status() == CONCORD_OK &&
-        context.inFlight != 0)
+    if (context.gate && (context.gate->busy() || context.inFlight != 0))
       raise(CONCORD_ERROR_BUSY, "operations of the plan that is loaded now are "
                                 "in flight");
     std::span given(static_cast<const std::byte *>(bytes), size_t(size));

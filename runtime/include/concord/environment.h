@@ -124,6 +124,8 @@ typedef enum concord_variable_reader {
   CONCORD_TEST_VARIABLE(X, "CONCORD_BUILD", "Build folder that lit uses.")     \
   CONCORD_TEST_VARIABLE(X, "CONCORD_CHECK_ROUNDTRIP",                          \
                         "lit: print and parse every module.")                  \
+  CONCORD_TEST_VARIABLE(X, "CONCORD_GATE_STEPS",                               \
+                        "Steps of the test of two issuers.")                   \
   CONCORD_TEST_VARIABLE(X, "CONCORD_LLVM", "Where LLVM lies, for the docs.")   \
   CONCORD_TEST_VARIABLE(X, "CONCORD_MATH_POINTS",                              \
                         "Points per function in the tests of math kernels.")   \
