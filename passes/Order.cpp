@@ -485,6 +485,38 @@ Loose loosen(ModuleOp module, const plan::Plan &plan,
   return loose;
 }
 
+/// The function that a program of the plan runs.
+StringRef programEntry(ModuleOp module, StringRef name) {
+  auto program = module.lookupSymbol<comm::ProgramOp>(name);
+  return program ? program.getEntry() : name;
+}
+
+/// Position of every site of a program in its round, over all issuers; -1 for
+/// one that needs no turn. Empty if the program shares no rank.
+SmallVector<int64_t> placesInRound(const plan::Plan &plan, size_t program) {
+  const plan::Program &own = plan.programs[program];
+  for (const plan::Round &round : plan.rounds) {
+    if (own.ranks.empty() || !llvm::is_contained(round.ranks, own.ranks[0]))
+      continue;
+    SmallVector<int64_t> places(own.issues.size(), -1);
+    for (auto [place, turn] : llvm::enumerate(round.turns)) {
+      if (turn.program != program)
+        continue;
+      SmallVector<const plan::Node *> worklist = {
+          &own.body.children[turn.unit]};
+      while (!worklist.empty()) {
+        const plan::Node *node = worklist.pop_back_val();
+        if (node->type == plan::Node::Type::Issue)
+          places[node->site] = static_cast<int64_t>(place);
+        for (const plan::Node &child : node->children)
+          worklist.push_back(&child);
+      }
+    }
+    return places;
+  }
+  return {};
+}
+
 struct Order : public concord::impl::CommOrderBase<Order> {
   using CommOrderBase::CommOrderBase;
 
@@ -696,6 +728,13 @@ struct Order : public concord::impl::CommOrderBase<Order> {
       SmallVector<int64_t> &edges = have ? fewest[index] : chains.edges;
       if (!edges.empty())
         order->setAttr("edges", builder.getDenseI64ArrayAttr(edges));
+      // Where several issuers share a rank: the place of each site in the round
+      // of its first rank.
+      for (auto [index, program] : llvm::enumerate(plan.programs))
+        if (StringRef(programEntry(module, program.name)) == order.getProgram())
+          if (SmallVector<int64_t> places = placesInRound(plan, index);
+              !places.empty())
+            order->setAttr("round", builder.getDenseI64ArrayAttr(places));
       if (!chains.costed)
         continue;
       auto nanoseconds = [&](int64_t time) {
@@ -712,8 +751,7 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     }
     // What is not proven gets no certificate; comm-verify-order says why.
     if (certificate->valid) {
-      bool several = severalIssuers(plan);
-      SmallVector<StringRef> assumes = {several ? "gate=hold" : "gate=check",
+      SmallVector<StringRef> assumes = {!plan.rounds.empty() ? "gate=hold" : "gate=check",
                                         "one issue thread per rank"};
       for (const std::string &text : certificate->assumes)
         if (!llvm::is_contained(assumes, StringRef(text)))

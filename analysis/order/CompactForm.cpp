@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Rounds.h"
 #include "concord/order/Certificate.h"
 #include "concord/plan.h"
 
@@ -154,7 +155,19 @@ public:
 
   std::string error;
 
-  void run() { walk(source.body, 0, false, 0); }
+  void run() {
+    // A part of a round is a child of the body.
+    if (source.body.type != plan::Node::Type::Seq) {
+      walk(source.body, 0, false, 0);
+      form.units.assign(form.items.size(), 0);
+      return;
+    }
+    for (uint32_t unit = 0; unit < source.body.children.size(); ++unit) {
+      if (!walk(source.body.children[unit], 1, false, 0))
+        return;
+      form.units.resize(form.items.size(), unit);
+    }
+  }
 
 private:
   const plan::Plan &plan;
@@ -410,9 +423,18 @@ bool fromPlan(const plan::Plan &plan, OrderProblem &problem,
 Certificate verifyPlan(const plan::Plan &plan, const VerifyOptions &options) {
   OrderProblem problem;
   std::string error;
-  if (fromPlan(plan, problem, error))
-    return verify(problem, options);
   Certificate out;
+  if (fromPlan(plan, problem, error)) {
+    out = verify(problem, options);
+    // Several issuers need one order of the round: the plan's, or any.
+    if (out.valid && !plan.rounds.empty()) {
+      out.valid = checkRounds(plan, problem, out.faults);
+    } else if (out.valid && plan.programs.size() > 1) {
+      plan::Plan copy = plan;
+      out.valid = orderRounds(copy, out.faults);
+    }
+    return out;
+  }
   Finding f;
   f.kind = Finding::Kind::Mismatch;
   f.id = "malformed-plan";

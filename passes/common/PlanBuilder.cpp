@@ -13,6 +13,7 @@
 #include "common/PlanBuilder.h"
 
 #include "common/NodeBridge.h"
+#include "concord/order/Certificate.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -94,6 +95,7 @@ private:
                         ArrayRef<int64_t> ranks);
   LogicalResult block(Block &block, plan::Node &node);
   LogicalResult issue(comm::CollectiveOpInterface op);
+  LogicalResult slot(comm::CollectiveOpInterface op, plan::Issue &issue);
   LogicalResult launch(comm::GroupOp op, plan::Node &node);
   plan::Buffer buffer(Value value, comm::CollectiveOpInterface op,
                       bool isInput);
@@ -106,6 +108,9 @@ private:
   llvm::StringMap<uint32_t> domains;
   llvm::DenseMap<Operation *, uint32_t> sites;
   std::vector<plan::Issue> launches;
+  llvm::StringMap<uint32_t>
+      slots; ///< bits of the optional ones that have names
+  uint32_t numSlots = 0;
 };
 
 } // namespace
@@ -159,6 +164,30 @@ plan::Buffer Builder::buffer(Value value, comm::CollectiveOpInterface op,
   }
 }
 
+/// `slot = "always"`, `"optional"`, or `"optional:NAME"` for issues that are
+/// used or left out together. Every slot is a bit of the round's decision.
+LogicalResult Builder::slot(comm::CollectiveOpInterface op,
+                            plan::Issue &issue) {
+  auto attribute = op->getAttrOfType<StringAttr>("slot");
+  if (!attribute || attribute.getValue() == "always")
+    return success();
+  StringRef text = attribute.getValue();
+  if (text != "optional" && !text.starts_with("optional:"))
+    return op->emitOpError() << "slot \"" << text
+                             << "\" is none of \"always\", \"optional\" and "
+                                "\"optional:NAME\"";
+  issue.optional = true;
+  issue.slot = text == "optional"
+                   ? numSlots++
+                   : slots.try_emplace(text, numSlots).first->second;
+  numSlots = std::max(numSlots, issue.slot + 1);
+  if (numSlots > 64)
+    return op->emitOpError("is the 65th optional slot of a round, whose "
+                           "decision has 64 bits; name slots that are used "
+                           "together alike (slot = \"optional:NAME\")");
+  return success();
+}
+
 LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   plan::Issue issue;
   issue.kind = static_cast<plan::Kind>(op.getCollectiveKind());
@@ -174,8 +203,23 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   // The dialect numbers reductions like the plan (none, sum, prod, min, max,
   // ...).
   issue.reduction = static_cast<plan::Reduction>(op.getCollectiveReduction());
-  if (auto slot = op->getAttrOfType<StringAttr>("slot"))
-    issue.optional = slot.getValue() == "optional";
+  if (failed(slot(op, issue)))
+    return failure();
+  // A barrier that carries a value: which optional slots the round uses.
+  if (auto leader = op->getAttrOfType<IntegerAttr>("decides")) {
+    if (issue.kind != plan::Kind::Barrier)
+      return op->emitOpError(
+          "has \"decides\", which only a comm.barrier takes");
+    for (const auto &group : result.domains[issue.domain].groups)
+      if (leader.getInt() < 0 ||
+          leader.getInt() >= static_cast<int64_t>(group.size()))
+        return op->emitOpError()
+               << "lets group rank " << leader.getInt()
+               << " decide, which is outside a group of " << group.size();
+    issue.kind = plan::Kind::RoundDecision;
+    issue.root = static_cast<int32_t>(leader.getInt());
+    issue.synchronous = true;
+  }
   Value input = op.getCollectiveInput(), output = op.getCollectiveOutput();
   Value data = input ? input : output;
   if (data) {
@@ -401,7 +445,16 @@ FailureOr<plan::Plan> Builder::run() {
 }
 
 FailureOr<plan::Plan> buildPlan(ModuleOp module, bool buffers) {
-  return Builder(module, buffers).run();
+  FailureOr<plan::Plan> plan = Builder(module, buffers).run();
+  // Where issuers contradict each other there is no order to add, and the
+  // verifier says why.
+  std::vector<order::Finding> faults;
+  if (succeeded(plan) && plan->programs.size() > 1 &&
+      !order::orderRounds(*plan, faults))
+    plan->rounds.clear();
+  if (succeeded(plan) && !plan->rounds.empty())
+    plan->assumptions.push_back("gate=hold");
+  return plan;
 }
 
 } // namespace concord

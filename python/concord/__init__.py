@@ -17,21 +17,35 @@ program may call ``concord_launch_job``), local arrays in and out::
         program = context.load("model.so")
         local = program.run({"input_ids": ids})
 
-The interpreter lock is released while a step runs or waits for its peers.
+A module that issues collectives by itself, in the order that a plan gives it and
+the other issuers of the process::
+
+    context = concord.Context(threads=True)
+    moves = context.communicator("placement")
+    context.load_plan("step.json")
+    moves.all_reduce(source, target)
+
+The interpreter lock is released while a step runs, or a call waits.
 """
 
 from ._abi import ConcordError, library, library_path, version
+from ._comm import Communicator, Issuer, Stream
+from ._launch import launch
 from ._program import Context, Entry, Job, Program
 from ._run import run
 from ._sharding import gather, shard
 
 __all__ = [
+    "Communicator",
     "ConcordError",
     "Context",
     "Entry",
+    "Issuer",
     "Job",
     "Program",
+    "Stream",
     "gather",
+    "launch",
     "library",
     "library_path",
     "run",

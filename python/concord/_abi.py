@@ -62,6 +62,26 @@ class ContextConfig(ctypes.Structure):
         ("device", ctypes.c_void_p),
         ("gate_mode", ctypes.c_int32),
         ("stage_always", ctypes.c_int32),
+        ("gate_timeout_seconds", ctypes.c_double),
+        ("device_slots", ctypes.c_uint32),
+    ]
+
+
+class CommConfig(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("priority", ctypes.c_int32),
+    ]
+
+
+class P2p(ctypes.Structure):
+    _fields_ = [
+        ("send", ctypes.c_int32),
+        ("peer", ctypes.c_int32),
+        ("buffer", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("dtype", ctypes.c_int32),
     ]
 
 
@@ -123,6 +143,7 @@ def made(struct):
 _PTR = ctypes.c_void_p
 _U32 = ctypes.c_uint32
 _I32 = ctypes.c_int32
+_U64 = ctypes.c_uint64
 _P = ctypes.POINTER
 
 # name -> (result, arguments). A result of None marks a function that returns a
@@ -138,6 +159,28 @@ _PROTOTYPES = {
     "concord_context_finalize": (None, [_PTR]),
     "concord_context_abort": (None, [_PTR, ctypes.c_char_p]),
     "concord_context_rank": (None, [_PTR, _P(_I32), _P(_I32)]),
+    "concord_comm_create_group": (
+        None, [_PTR, _P(_I32), _U32, _P(CommConfig), _P(_PTR)]),
+    "concord_stream_create": (None, [_PTR, _I32, _P(_PTR)]),
+    "concord_stream_synchronize": (None, [_PTR]),
+    "concord_device_synchronize": (None, [_PTR]),
+    "concord_all_reduce": (None, [_PTR, _PTR, _PTR, _U64, _I32, _I32, _PTR]),
+    "concord_broadcast": (None, [_PTR, _PTR, _PTR, _U64, _I32, _I32, _PTR]),
+    "concord_send": (None, [_PTR, _PTR, _U64, _I32, _I32, _PTR]),
+    "concord_recv": (None, [_PTR, _PTR, _U64, _I32, _I32, _PTR]),
+    "concord_batch_p2p": (None, [_PTR, _P(P2p), _U32, _PTR]),
+    "concord_barrier": (None, [_PTR, _PTR]),
+    "concord_round_decision": (None, [_PTR, _I32, _P(_U64)]),
+    "concord_gate_mode_set": (None, [_PTR, _I32]),
+    "concord_gate_mode_get": (None, [_PTR, _P(_I32)]),
+    "concord_plan_load_file": (None, [_PTR, ctypes.c_char_p]),
+    "concord_slot_request": (None, [_PTR, ctypes.c_char_p, _U64]),
+    "concord_slot_wait": (
+        None, [_PTR, ctypes.c_char_p, ctypes.c_double, _P(_U64), _P(_U64)]),
+    "concord_issuer_attach": (None, [_PTR, ctypes.c_char_p]),
+    "concord_issuer_leave": (None, [_PTR, ctypes.c_char_p]),
+    "concord_issue_log_write": (None, [_PTR, ctypes.c_char_p]),
+    "concord_state_print": (None, [_PTR, _I32]),
     "concord_program_load": (
         None,
         [_PTR, ctypes.c_char_p, _P(ProgramOptions), _P(_PTR)],

@@ -10,6 +10,10 @@ import os
 import numpy as np
 
 from . import _abi
+from ._comm import Communicator, Issuer, Stream
+
+# By number of concord_gate_mode.
+_GATE_MODES = [None, "off", "record", "check", "hold"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,15 +70,22 @@ class Context:
     (CONCORD_RANK, CONCORD_WORLD, CONCORD_JOB_FD), or a job of one rank when there
     is none. Collective: returns when all ranks have joined. ``timeout`` in seconds
     is how long a call waits for its peers (0: CONCORD_TIMEOUT). A context is used
-    by one thread at a time.
+    by one thread at a time, unless ``threads`` is true: then by any number.
+    ``gate`` is "off", "record", "check" or "hold" (None: what the environment or
+    the plan asks for). ``device_slots`` is the number of communication slots of
+    the device (0: CONCORD_DEVICE_SLOTS).
     """
 
-    def __init__(self, job=None, rank=0, timeout=0.0, heap_bytes=0):
+    def __init__(self, job=None, rank=0, timeout=0.0, heap_bytes=0,
+                 threads=False, gate=None, gate_timeout=0.0, device_slots=0):
         self._library = _abi.library()
         self._job = job
         config = _abi.made(_abi.ContextConfig)
         config.abi_version = _abi.ABI_VERSION
-        config.thread_level = 1
+        config.thread_level = 2 if threads else 1
+        config.gate_mode = _GATE_MODES.index(gate)
+        config.gate_timeout_seconds = gate_timeout
+        config.device_slots = device_slots
         config.rank = rank
         config.timeout_seconds = timeout
         config.heap_bytes = heap_bytes
@@ -100,6 +111,46 @@ class Context:
         program = Program(self, path, verify_weights)
         self._programs.append(program)
         return program
+
+    @property
+    def handle(self):
+        """The ``concord_context *``, for code of the same process in another
+        language."""
+        return self._handle.value
+
+    @property
+    def gate(self):
+        """The gate mode in use."""
+        mode = ctypes.c_int32()
+        self._library.concord_gate_mode_get(self._handle, ctypes.byref(mode))
+        return _GATE_MODES[mode.value]
+
+    def load_plan(self, path):
+        """Let the communicators that are named after domains of the plan follow
+        it: ``NAME.so``, or what ``comm-opt --emit=plan`` wrote. Collective over all
+        ranks."""
+        self._library.concord_plan_load_file(self._handle, os.fsencode(path))
+
+    def communicator(self, name, ranks=None, priority=0):
+        """A Communicator of ``ranks`` (default: all)."""
+        members = range(self.world) if ranks is None else ranks
+        return Communicator(self, name, members, priority)
+
+    def stream(self, priority=0):
+        """A Stream."""
+        return Stream(self, priority)
+
+    def issuer(self, name):
+        """The calling thread as the Issuer ``name`` of the plan."""
+        return Issuer(self, name)
+
+    def synchronize(self):
+        """Wait until all that this rank has issued has completed."""
+        self._library.concord_device_synchronize(self._handle)
+
+    def write_issue_log(self, path):
+        """Write this rank's issue log for comm-doctor."""
+        self._library.concord_issue_log_write(self._handle, os.fsencode(path))
 
     def abort(self, reason):
         """Make every call of every rank of the job fail with ABORTED. May be

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "abi/Api.h"
+#include "gate/Gate.h"
 
 #include <utility>
 
@@ -20,6 +21,11 @@ using namespace concord;
 using namespace concord::rt;
 
 namespace {
+
+int32_t passGate(Comm &comm, const Op &op) {
+  const Op *launch = &op;
+  return comm.context->gate->enter(comm, &launch, 1);
+}
 
 concord_buffer dense(const void *base, uint64_t bytes, uint64_t chunks = 1) {
   return {const_cast<void *>(base), 1, bytes, bytes * chunks};
@@ -47,6 +53,22 @@ struct Call {
   int32_t run(concord_stream *stream);
 
 private:
+  bool isMessage() const {
+    return r.kind == Kind::Send || r.kind == Kind::Recv;
+  }
+  static int32_t groupRefused(const Comm &comm) {
+    return fail(CONCORD_ERROR_NOT_SUPPORTED,
+                "a collective on '%s' inside a group of calls cannot follow a "
+                "plan; group transfers only",
+                comm.name.c_str());
+  }
+  /// What a round decision has brought is the gate's to know.
+  int32_t decide(int32_t status) {
+    if (status == CONCORD_OK && r.kind == Kind::RoundDecision &&
+        comm.context->gate)
+      comm.context->gate->decided(*static_cast<uint64_t *>(r.out.base));
+    return status;
+  }
   int32_t fillLists(Op &op) const;
 };
 
@@ -95,15 +117,24 @@ int32_t Call::run(concord_stream *stream) {
     op.request = r;
     if (int32_t status = prepare(op, comm))
       return status;
-    return runNow(op);
+    if (context.gate) {
+      int32_t status = guarded([&] { return passGate(comm, op); });
+      if (status != CONCORD_OK)
+        return status;
+    }
+    return decide(runNow(op));
   }
   return guarded([&] {
+    if (context.gate && context.groupDepth && !isMessage())
+      return groupRefused(comm);
     Op *op = takeOp(context);
     int32_t status = fillLists(*op);
     if (status == CONCORD_OK)
       status = prepare(*op, comm);
     if (status != CONCORD_OK || (!stream && context.groupDepth == 0)) {
       op->pooled = false;
+      if (status == CONCORD_OK && context.gate && !context.groupDepth)
+        status = passGate(comm, *op);
       if (status == CONCORD_OK)
         status = runNow(*op);
       giveBack(context, op);
@@ -116,17 +147,52 @@ int32_t Call::run(concord_stream *stream) {
     }
     op->stream = stream;
     op->pooled = true;
-    if (context.groupDepth)
+    if (context.groupDepth) {
       context.groupOps.push_back(op);
-    else
-      enqueue(*op);
+      return int32_t(CONCORD_OK);
+    }
+    if (context.gate)
+      if (int32_t refused = passGate(comm, *op)) {
+        giveBack(context, op);
+        return refused;
+      }
+    enqueue(*op);
     return int32_t(CONCORD_OK);
   });
+}
+
+/// The gate, for the transfers of a group: all on one communicator.
+int32_t passGroup(const std::vector<Op *> &ops) {
+  if (ops.empty())
+    return CONCORD_OK;
+  Comm &comm = *ops.front()->comm;
+  for (const Op *op : ops)
+    if (op->comm != &comm)
+      return fail(CONCORD_ERROR_NOT_SUPPORTED,
+                  "a group with transfers on '%s' and '%s' cannot follow a "
+                  "plan; group those of one domain",
+                  comm.name.c_str(), op->comm->name.c_str());
+  return comm.context->gate->enter(comm, ops.data(), uint32_t(ops.size()));
 }
 
 /// Start what a group has collected. Operations of one stream become the
 /// members of one entry of that stream, so that they run side by side.
 int32_t startGroup(Context &context, std::vector<Op *> ops) {
+  if (context.gate)
+    if (int32_t status = passGroup(ops)) {
+      for (Op *op : ops)
+        giveBack(context, op);
+      return status;
+    }
+  // One launch per stream: its operations share a slot of the device.
+  for (size_t i = 0; i < ops.size(); ++i) {
+    size_t first = i;
+    for (size_t j = 0; j < i && first == i; ++j)
+      if (ops[j]->stream == ops[i]->stream)
+        first = j;
+    ops[i]->launch =
+        first == i ? context.issues.latest() + 1 + i : ops[first]->launch;
+  }
   std::vector<Op *> waits;
   for (size_t i = 0; i < ops.size(); ++i) {
     Op *op = ops[i];
@@ -375,6 +441,12 @@ int32_t concord_round_decision(concord_comm *comm, int32_t root,
                                uint64_t *bits) {
   CONCORD_NOT_NULL(comm);
   CONCORD_NOT_NULL(bits);
+  Context &context = *comm->context;
+  if (root == comm->me && context.gate) {
+    CONCORD_ENTER(context);
+    if (context.gate->leads() && context.gate->domainOf(*comm) >= 0)
+      *bits = context.gate->propose(*bits);
+  }
   Call call(*comm, Kind::RoundDecision, CONCORD_DTYPE_U64, 1);
   call.r.root = root;
   call.r.in = dense(bits, 8);

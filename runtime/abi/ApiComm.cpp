@@ -255,6 +255,7 @@ int32_t concord_stream_create(concord_context *context, int32_t priority,
     auto stream = std::make_unique<concord_stream>();
     stream->context = context;
     stream->priority = priority;
+    stream->id = ++context->streamsMade;
     context->streams.push_back(stream.get());
     *out = stream.release();
     return int32_t(CONCORD_OK);

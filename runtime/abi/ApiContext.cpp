@@ -82,7 +82,7 @@ int32_t concord_context_finalize(concord_context *context) {
   return guarded([&] {
     {
       CONCORD_ENTER(*context);
-      if (context->running)
+      if (!context->running.empty())
         return fail(CONCORD_ERROR_BUSY, "finalize inside a step of a program");
       // Let what is in flight come to its end, good or bad.
       for (size_t i = 0; i < context->comms.size(); ++i) {

@@ -294,20 +294,31 @@ int32_t concord_program_prepare(concord_program *program) {
 /// The step itself, entered.
 static int32_t step(concord_program &program) {
   Context &context = *program.context;
-  if (context.running)
-    return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
-                context.running->name.c_str());
+  {
+    IssueLock lock(context);
+    if (!context.running.empty())
+      return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
+                  context.running.front().program->name.c_str());
+    context.running.push_back({threadId(), &program});
+  }
+  auto finish = [&] {
+    IssueLock lock(context);
+    std::erase_if(context.running, [&](const Context::Running &each) {
+      return each.program == &program;
+    });
+  };
   // Other shapes than in the last step; else nothing happens here.
   if (!program.dims.empty())
-    if (int32_t status = prepare(program))
+    if (int32_t status = prepare(program)) {
+      finish();
       return status;
-  context.running = &program;
+    }
   if (concord_kernel_set_poll_hook)
     concord_kernel_set_poll_hook(pollHook, &context);
   int32_t status = program.step(&program.args);
   if (concord_kernel_set_poll_hook)
     concord_kernel_set_poll_hook(nullptr, nullptr);
-  context.running = nullptr;
+  finish();
   if (status != CONCORD_OK)
     return status;
   for (size_t i = 0; i < program.outputData.size(); ++i)
@@ -339,36 +350,4 @@ int32_t concord_program_plan_json(const concord_program *program,
     *out = json.c_str();
     return CONCORD_OK;
   });
-}
-
-int32_t concord_gate_mode_set(concord_context *context, int32_t mode) {
-  CONCORD_NOT_NULL(context);
-  switch (mode) {
-  case CONCORD_GATE_DEFAULT:
-    context->gateMode = CONCORD_GATE_CHECK;
-    return CONCORD_OK;
-  case CONCORD_GATE_OFF:
-  case CONCORD_GATE_CHECK:
-    context->gateMode = mode;
-    return CONCORD_OK;
-  case CONCORD_GATE_RECORD:
-  case CONCORD_GATE_HOLD:
-    return fail(CONCORD_ERROR_NOT_SUPPORTED,
-                "gate modes record and hold are not built yet");
-  default:
-    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "%d is not a gate mode", mode);
-  }
-}
-
-int32_t concord_gate_mode_get(const concord_context *context, int32_t *mode) {
-  CONCORD_NOT_NULL(context);
-  CONCORD_NOT_NULL(mode);
-  *mode = context->gateMode;
-  return CONCORD_OK;
-}
-
-int32_t concord_plan_load(concord_context *, const void *, uint64_t) {
-  return fail(CONCORD_ERROR_NOT_SUPPORTED,
-              "checking direct calls against a plan is not built yet; programs "
-              "are checked against theirs");
 }

@@ -150,6 +150,7 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
   // Room for every communicator, so that activating one never allocates.
   context.comms.push_back(comm.get());
   context.activeComms.reserve(context.comms.size());
+  comm->logDomain = context.issues.addDomain(comm->name, comm->ranks);
   Comm *made = comm.release();
   if (synchronise && made->size > 1) {
     Op barrier;

@@ -14,8 +14,10 @@
 #include "context/Context.h"
 #include "context/Lifecycle.h"
 #include "diagnosis/Error.h"
+#include "diagnosis/Hang.h"
 #include "diagnosis/Watchdog.h"
 #include "engine/Engine.h"
+#include "gate/Gate.h"
 #include "program/Program.h"
 
 #include <algorithm>
@@ -25,6 +27,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 using namespace concord::rt;
@@ -252,6 +255,18 @@ static void logSettings(const Context &context,
   }
 }
 
+/// What the caller, or the environment, asks for; else the default.
+static void chooseGateMode(Context &context, int32_t mode) {
+  if (mode < CONCORD_GATE_DEFAULT || mode > CONCORD_GATE_HOLD)
+    raise(CONCORD_ERROR_INVALID_ARGUMENT, "%d is not a gate mode", mode);
+  // The words of the list stand in the order of concord_gate_mode.
+  if (mode == CONCORD_GATE_DEFAULT)
+    mode = envWord("CONCORD_GATE");
+  context.gateChosen = mode != CONCORD_GATE_DEFAULT;
+  if (context.gateChosen)
+    context.gateMode = mode;
+}
+
 concord_context *concord::rt::joinJob(const concord_context_config &config) {
   if (config.abi_version && config.abi_version != CONCORD_ABI_VERSION)
     raise(CONCORD_ERROR_VERSION_MISMATCH,
@@ -262,14 +277,23 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     heapBytes = envBytes("CONCORD_HEAP_BYTES");
   auto context = std::make_unique<concord_context>();
   context->stageAlways = config.stage_always;
-  if (config.gate_mode)
-    context->gateMode = config.gate_mode;
+  chooseGateMode(*context, config.gate_mode);
+  context->deviceSlots = config.device_slots
+                             ? config.device_slots
+                             : unsigned(envInteger("CONCORD_DEVICE_SLOTS"));
+  context->hangSeconds = envSeconds("CONCORD_HANG_REPORT");
+  context->issueFolder = envText("CONCORD_ISSUE_LOG");
   context->timeoutSeconds = config.timeout_seconds != 0
                                 ? config.timeout_seconds
                                 : envSeconds("CONCORD_TIMEOUT");
   double connect = config.connect_timeout_seconds > 0
                        ? config.connect_timeout_seconds
                        : envSeconds("CONCORD_CONNECT_TIMEOUT");
+  context->connectSeconds = connect;
+  context->gateSeconds =
+      config.gate_timeout_seconds != 0
+          ? config.gate_timeout_seconds
+          : envSeconds("CONCORD_GATE_TIMEOUT", context->timeoutSeconds);
   findJob(*context, config, heapBytes);
   context->log.open(context->rank);
   logSettings(*context, config);
@@ -278,6 +302,10 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     context->arithmetic = &arithmetic();
     context->cacheBytes = envBytes("CONCORD_CACHE_BYTES",
                                    lastLevelCache(std::max(firstCore(), 0)));
+    // Off means off: nothing is remembered either.
+    if (context->gateMode != CONCORD_GATE_OFF)
+      context->logBlock = &context->segment->log(context->rank);
+    context->issues.open(context->logBlock, context->rank, context->world);
     context->heap.reset(context->segment->heap(context->rank),
                         context->segment->heapBytes());
     awaitRanks(*context, connect);
@@ -288,8 +316,7 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
       for (int r = 0; r < context->world; ++r)
         if (r != context->rank)
           context->watchdog->watch(r);
-      if (context->watchdog->needed())
-        context->watchdog->start();
+      context->watchdog->start();
     }
     // Ranks bound to different cores each see one core; together they have as
     // many as there are different ones.
@@ -316,7 +343,23 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
   return context.release();
 }
 
+/// A rank that leaves in good order leaves its issue log, if one is wanted.
+static void leaveLog(const Context &context) {
+  if (context.issueFolder.empty() || !context.logBlock || !context.joined)
+    return;
+  ::mkdir(context.issueFolder.c_str(), 0755);
+  std::string path =
+      context.issueFolder + "/rank_" + std::to_string(context.rank) + ".issues";
+  std::string why = writeLog(*context.logBlock, path);
+  if (!why.empty())
+    std::fprintf(stderr, "concord: cannot write the issue log %s: %s\n",
+                 path.c_str(), why.c_str());
+}
+
 void concord::rt::leaveJob(concord_context *context, bool counted) {
+  // An explained hang has left logs that are worth more than what is now.
+  if (context->segment && !context->segment->header().explaining.load())
+    leaveLog(*context);
   context->watchdog.reset();
   while (!context->programs.empty())
     dropProgram(context->programs.back());

@@ -15,6 +15,7 @@
 #include "algorithms/Recency.h"
 #include "concord/concord.h"
 #include "context/Env.h"
+#include "diagnosis/IssueLog.h"
 #include "diagnosis/Log.h"
 #include "engine/Op.h"
 #include "heap/Heap.h"
@@ -28,8 +29,9 @@
 #include <vector>
 
 namespace concord::rt {
+class Gate;
 class Watchdog;
-}
+} // namespace concord::rt
 
 struct concord_job {
   std::shared_ptr<concord::rt::Segment> segment;
@@ -47,10 +49,12 @@ struct concord_comm {
   int32_t priority = 0;
   uint32_t splits = 0; ///< numbers the communicators made from this one
 
-  uint64_t sequence = 0; ///< of the last operation that was started
-  uint64_t tick = 0;     ///< phases finished, the same at all members
-  uint64_t known = 0;    ///< all members have published at least this sequence
-  int32_t status = 0;    ///< first error; it is broken then
+  uint64_t sequence = 0;  ///< of the last operation that was started
+  uint64_t instances = 0; ///< collectives issued
+  uint32_t logDomain = 0; ///< its line in the issue log
+  uint64_t tick = 0;      ///< phases finished, the same at all members
+  uint64_t known = 0;     ///< all members have published at least this sequence
+  int32_t status = 0;     ///< first error; it is broken then
   std::string firstError;
 
   concord::rt::Op *head = nullptr, *tail = nullptr; ///< collectives, in order
@@ -68,6 +72,7 @@ struct concord_comm {
 struct concord_stream {
   concord_context *context = nullptr;
   int32_t priority = 0;
+  uint32_t id = 0; ///< in the issue log; 0 is stream NULL
   concord::rt::Op *head = nullptr, *tail = nullptr;
   uint64_t enqueued = 0, completed = 0;
   int32_t status = 0;
@@ -86,8 +91,13 @@ struct concord_context {
   int rank = 0, world = 1;
   int threadLevel = CONCORD_THREAD_SINGLE;
   int gateMode = CONCORD_GATE_CHECK;
+  double hangSeconds = 0;  ///< until a hang is explained; 0: never
+  std::string issueFolder; ///< where issue logs are left; "": nowhere
+  bool gateChosen = false; ///< asked for, rather than the default
   bool stageAlways = false;
   double timeoutSeconds = 300;
+  double connectSeconds = 120;
+  double gateSeconds = 300; ///< that an issue waits for its turn
   bool oversubscribed = false;
   bool joined = false;
   concord::rt::Log log;
@@ -111,10 +121,30 @@ struct concord_context {
   std::vector<concord::rt::Op *> streamOps; ///< groups and event waits
   unsigned inFlight = 0; ///< operations the engine has to look at
 
+  /// Communication slots of the device, 0 for no limit. A launch holds one from
+  /// its start to the end of its last operation and cannot be pre-empted.
+  unsigned deviceSlots = 0;
+  struct Launch {
+    uint64_t number = 0;
+    unsigned unfinished = 0;
+    bool started = false;
+  };
+  std::vector<Launch> launches; ///< issued and not finished; with slots only
+  uint32_t streamsMade = 0;
+
+  concord::rt::IssueLog issues;
+  concord::issuelog::Block *logBlock = nullptr; ///< null when off
+  std::unique_ptr<concord::rt::Gate> gate;      ///< null: no plan loaded
+
   int groupDepth = 0;
   std::vector<concord::rt::Op *> groupOps;
 
-  concord_program *running = nullptr; ///< whose step is being run
+  /// Programs whose steps run, with the thread that runs them; one per issuer.
+  struct Running {
+    uint32_t thread = 0;
+    concord_program *program = nullptr;
+  };
+  std::vector<Running> running;
   uint32_t loads = 0;
   std::vector<std::pair<uint64_t, uint32_t>> groupsMade; ///< key, times
 

@@ -12,9 +12,13 @@
 
 #include "diagnosis/Watchdog.h"
 #include "diagnosis/Error.h"
+#include "diagnosis/Hang.h"
+#include "diagnosis/Stacks.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -85,6 +89,8 @@ Watchdog::Watchdog(Context &context)
 }
 
 Watchdog::~Watchdog() {
+  if (listens)
+    ignoreSignal(wake);
   if (thread.joinable()) {
     uint64_t one = 1;
     [[maybe_unused]] ssize_t n = ::write(wake, &one, sizeof one);
@@ -140,6 +146,7 @@ void Watchdog::watch(int rank) {
 }
 
 void Watchdog::start() {
+  listens = listenToSignal(wake);
   // The application's signals are not this thread's business.
   sigset_t all, old;
   sigfillset(&all);
@@ -151,13 +158,77 @@ void Watchdog::start() {
 void Watchdog::run() {
   for (;;) {
     epoll_event events[16];
-    int n = ::epoll_wait(poll, events, 16, -1);
+    int n = ::epoll_wait(poll, events, 16, context.hangSeconds > 0 ? 500 : -1);
+    if (context.hangSeconds > 0)
+      look();
     for (int i = 0; i < n; ++i) {
-      if (events[i].data.u32 == ~0u)
-        return;
+      if (events[i].data.u32 == ~0u) {
+        uint64_t value = 0;
+        if (::read(wake, &value, sizeof value) != sizeof value)
+          continue;
+        if (value >= kSignalled)
+          answer();
+        if (value % kSignalled)
+          return;
+        continue;
+      }
       int rank = int(events[i].data.u32);
       ::epoll_ctl(poll, EPOLL_CTL_DEL, pidfds[rank], nullptr);
       markDead(rank);
     }
   }
+}
+
+/// Whether anything has been issued, or has ended, anywhere in the job.
+void Watchdog::look() {
+  auto word = [](const uint64_t &w) {
+    return std::atomic_ref(const_cast<uint64_t &>(w))
+        .load(std::memory_order_relaxed);
+  };
+  uint64_t sum = 0;
+  bool waits = false;
+  for (int r = 0; r < context.world; ++r) {
+    const issuelog::Block &block = context.segment->log(r);
+    uint64_t issued = word(block.issued), completed = word(block.completed);
+    sum += issued + completed + word(block.round) + word(block.turn);
+    waits |= issued != completed;
+    for (const issuelog::Thread &each : block.threads) {
+      auto state = issuelog::HostState(uint32_t(word(each.state)));
+      waits |= state != issuelog::HostState::None &&
+               state != issuelog::HostState::Slot;
+    }
+  }
+  int64_t now = nowNanoseconds();
+  if (sum != moved || !waits || movedAt == 0) {
+    moved = sum;
+    movedAt = now;
+    return;
+  }
+  double seconds = double(now - movedAt) * 1e-9;
+  if (seconds < context.hangSeconds)
+    return;
+  reportHang(context, seconds);
+  if (!stacked)
+    writeStacks();
+  stacked = true;
+}
+
+/// Beside the issue logs, where those are wanted.
+void Watchdog::writeStacks() {
+  if (context.issueFolder.empty() || !listens)
+    return;
+  std::string path =
+      context.issueFolder + "/rank_" + std::to_string(context.rank) + ".stack";
+  std::string text = threadStacks();
+  int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0)
+    return; // the logs beside it have said why
+  [[maybe_unused]] ssize_t n = ::write(fd, text.data(), text.size());
+  ::close(fd);
+}
+
+/// SIGUSR1.
+void Watchdog::answer() {
+  std::string text = rankText(context) + threadStacks();
+  [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
 }

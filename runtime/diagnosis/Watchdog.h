@@ -7,7 +7,9 @@
 //
 // A thread per process, asleep in epoll on the pidfds of the peers. A peer's
 // end wakes it; it marks the rank dead unless that had finalized, and tells
-// everyone who waits to look closer.
+// everyone who waits to look closer. Twice a second it looks whether anything
+// has moved in the job, and explains it once nothing has for
+// CONCORD_HANG_REPORT seconds. SIGUSR1 makes it print what the rank does.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,17 +34,22 @@ public:
   ~Watchdog();
   /// Watch the process of a rank that has joined.
   void watch(int rank);
-  /// False when no peer is in another process.
-  bool needed() const { return watched != 0; }
   void start();
 
 private:
   void run();
   void markDead(int rank);
+  void look();
+  void answer();
+  void writeStacks();
 
   Context &context;
   int poll = -1, wake = -1;
   unsigned watched = 0;
+  bool listens = false;
+  uint64_t moved = 0;      ///< a sum that changes with every issue of the job
+  int64_t movedAt = 0;     ///< when it did
+  bool stacked = false;    ///< the stacks have been written
   std::vector<int> pidfds; ///< per rank, -1 none
   std::thread thread;
 };

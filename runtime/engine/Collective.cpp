@@ -70,7 +70,9 @@ Wire &wireOf(const Comm &comm, int member, uint64_t sequence) {
 /// Which members an inlined operation needs to hear from.
 bool needs(const Op &op, int member) {
   const Comm &comm = *op.comm;
-  if (!op.inlined)
+  // With slots of a device: an operation completes when every member's has
+  // started, whether it needs their data or not.
+  if (!op.inlined || comm.context->deviceSlots != 0)
     return true;
   switch (op.request.kind) {
   case Kind::Broadcast:
@@ -88,7 +90,7 @@ bool needs(const Op &op, int member) {
 /// True when every member needs every other, so that gathering proves that all
 /// have published.
 bool symmetric(const Op &op) {
-  if (!op.inlined)
+  if (!op.inlined || op.comm->context->deviceSlots != 0)
     return true;
   switch (op.request.kind) {
   case Kind::Broadcast:
@@ -620,7 +622,7 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
         if (slot.sequence.load(std::memory_order_acquire) < op.sequence)
           return Progress::Blocked;
         if (slot.fingerprint != op.fingerprint &&
-            comm.context->gateMode != CONCORD_GATE_OFF) {
+            comm.context->gateMode >= CONCORD_GATE_CHECK) {
           fail(CONCORD_ERROR_MISMATCH, "%s: rank %d issued %s, but rank %d %s",
                describe(op).c_str(), comm.ranks[comm.me],
                fingerprintText(op.fingerprint).c_str(), comm.ranks[op.seen],

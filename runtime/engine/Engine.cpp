@@ -14,6 +14,7 @@
 
 #include "engine/Engine.h"
 #include "diagnosis/Error.h"
+#include "gate/Gate.h"
 
 #include <algorithm>
 
@@ -28,6 +29,52 @@ static bool mayStart(const Op &op) {
   if (op.parent)
     return op.parent->started;
   return !op.stream || op.stream->head == &op;
+}
+
+/// A launch that is issued and not finished; null where slots are not counted.
+static Context::Launch *launchOf(Context &context, const Op &op) {
+  for (Context::Launch &launch : context.launches)
+    if (launch.number == op.launch)
+      return &launch;
+  return nullptr;
+}
+
+/// Whether an operation of `comm`, issued before `op` in another launch, is not
+/// finished: with slots, the operations of one communicator start in order.
+static bool behindOwn(const Comm &comm, const Op &op) {
+  auto before = [&](const Op *other) {
+    return other != &op && other->number < op.number &&
+           other->launch != op.launch && other->state != Op::State::Done;
+  };
+  if (comm.head && before(comm.head))
+    return true;
+  return std::any_of(comm.messages.begin(), comm.messages.end(), before);
+}
+
+/// Let `op`, which is first in its stream, start: it needs a slot of the
+/// device. Under a held order a launch starts after all that were issued before
+/// it.
+static bool admit(Context &context, Op &op) {
+  if (op.admitted)
+    return true;
+  if (context.deviceSlots != 0 && op.comm) {
+    Context::Launch *launch = launchOf(context, op);
+    if (launch && !launch->started) {
+      unsigned used = 0;
+      for (const Context::Launch &other : context.launches) {
+        used += other.started;
+        if (context.gate && context.gateMode == CONCORD_GATE_HOLD &&
+            !other.started && other.number < launch->number)
+          return false;
+      }
+      if (used >= context.deviceSlots || behindOwn(*op.comm, op))
+        return false;
+      launch->started = true;
+    }
+  }
+  op.admitted = true;
+  context.issues.state(op, issuelog::State::Started);
+  return true;
 }
 
 Op *concord::rt::takeOp(Context &context) {
@@ -87,11 +134,20 @@ void concord::rt::enqueue(Op &op) {
     auto &tickets =
         op.request.kind == Kind::Send ? comm->sendTicket : comm->receiveTicket;
     op.ticket = tickets[op.request.root]++;
+    op.instance = op.ticket;
     comm->messages.push_back(&op);
   } else {
     op.nextInComm = nullptr;
     (comm->tail ? comm->tail->nextInComm : comm->head) = &op;
     comm->tail = &op;
+    op.instance = comm->instances++;
+  }
+  context.issues.issue(op, comm->logDomain, op.stream ? op.stream->id : 0);
+  if (context.deviceSlots != 0) {
+    if (Context::Launch *launch = launchOf(context, op))
+      ++launch->unfinished;
+    else
+      context.launches.push_back({op.launch, 1, false});
   }
   activate(*comm);
 }
@@ -100,6 +156,13 @@ void concord::rt::enqueue(Op &op) {
 static void retire(Context &context, Op &op) {
   --context.inFlight;
   if (Comm *comm = op.comm) {
+    context.issues.state(op, op.status == CONCORD_OK
+                                 ? issuelog::State::Completed
+                                 : issuelog::State::Failed);
+    if (Context::Launch *launch = launchOf(context, op);
+        launch && --launch->unfinished == 0)
+      context.launches.erase(context.launches.begin() +
+                             (launch - context.launches.data()));
     if (isMessage(op)) {
       comm->messages.erase(
           std::find(comm->messages.begin(), comm->messages.end(), &op));
@@ -147,6 +210,10 @@ void concord::rt::breakComm(Op &op, int32_t status) {
   if (comm.status == CONCORD_OK) {
     comm.status = status;
     comm.firstError = lastError();
+    // What the plan has after this will not come either.
+    if (Gate *gate = comm.context->gate.get();
+        gate && gate->domainOf(comm) >= 0)
+      gate->fail(status, comm.firstError);
   }
   uint64_t none = 0;
   comm.block.header->broken.compare_exchange_strong(
@@ -184,10 +251,15 @@ static bool advanceStreamOp(Context &context, Op &op) {
 bool concord::rt::progress(Context &context) {
   if (context.inFlight == 0)
     return false;
-  uint64_t quantum = context.inFlight == 1 ? kLoneQuantum : kSharedQuantum;
   for (size_t i = 0; i < context.activeComms.size(); ++i) {
     Comm &comm = *context.activeComms[i];
-    if (Op *op = comm.head; op && mayStart(*op)) {
+    // What has low priority stays out of the way of computation, too.
+    uint64_t quantum = context.inFlight == 1 && comm.priority >= 0
+                           ? kLoneQuantum
+                           : kSharedQuantum;
+    if (Op *op = comm.head;
+        op && mayStart(*op) &&
+        (comm.status != CONCORD_OK || admit(context, *op))) {
       if (comm.status != CONCORD_OK) {
         op->status = brokenStatus(comm);
         op->state = Op::State::Done;
@@ -202,14 +274,15 @@ bool concord::rt::progress(Context &context) {
         return true;
     }
     for (Op *op : comm.messages) {
-      if (!mayStart(*op))
+      if (!mayStart(*op) || (comm.status == CONCORD_OK && !admit(context, *op)))
         continue;
       if (comm.status != CONCORD_OK) {
         op->status = brokenStatus(comm);
         op->state = Op::State::Done;
       }
       Progress result =
-          op->state == Op::State::Done ? Progress::Done : advanceMessage(*op);
+          op->state == Op::State::Done ? Progress::Done
+                                       : advanceMessage(*op, quantum);
       if (result == Progress::Done)
         retire(context, *op);
       if (result != Progress::Blocked)
@@ -236,8 +309,9 @@ static bool sweep(Context &context, Waiter &waiter) {
       std::string words = lastError();
       uint64_t before = op->sequence;
       Op::State state = op->state;
-      Progress last = isMessage(*op) ? advanceMessage(*op)
-                                     : advanceCollective(*op, kLoneQuantum);
+      Progress last = !op->admitted    ? Progress::Blocked
+                      : isMessage(*op) ? advanceMessage(*op, kLoneQuantum)
+                                       : advanceCollective(*op, kLoneQuantum);
       if (last == Progress::Blocked && op->state == state &&
           op->sequence == before) {
         fail(status, "%s", words.c_str());
@@ -266,6 +340,51 @@ static bool pauseOpen(Context &context, Waiter &waiter, const Op *op) {
   return look;
 }
 
+void concord::rt::passTime(Context &context, Waiter &waiter, const Op *op) {
+  if (pauseOpen(context, waiter, op))
+    sweep(context, waiter);
+}
+
+/// The earliest issue that is not finished; null if there is none.
+static Op *oldest(Context &context) {
+  Op *first = nullptr;
+  for (Comm *comm : context.activeComms) {
+    if (Op *op = comm->head; op && (!first || op->number < first->number))
+      first = op;
+    for (Op *op : comm->messages)
+      if (!first || op->number < first->number)
+        first = op;
+  }
+  return first;
+}
+
+int32_t concord::rt::waitDevice(Context &context) {
+  uint64_t last = context.issues.latest();
+  HostWaiting note(context.logBlock, issuelog::HostState::DeviceSync,
+                   "concord_device_synchronize");
+  Waiter waiter(context, true);
+  int32_t before = context.asyncStatus.load();
+  for (;;) {
+    Op *op = oldest(context);
+    if (!op || op->number > last)
+      break;
+    if (progress(context)) {
+      waiter.restart();
+      continue;
+    }
+    op = oldest(context);
+    if (op && op->number <= last)
+      passTime(context, waiter, op);
+  }
+  int32_t after = context.asyncStatus.load();
+  if (before == CONCORD_OK && after != CONCORD_OK)
+    return fail(after,
+                "an operation failed while the device was synchronised: "
+                "%s",
+                lastError());
+  return CONCORD_OK;
+}
+
 int32_t concord::rt::waitFor(Op &op) {
   Context &context = op.comm ? *op.comm->context : *op.stream->context;
   Waiter waiter(context);
@@ -280,12 +399,17 @@ int32_t concord::rt::waitFor(Op &op) {
     if (pauseOpen(context, waiter, &op) && op.state != Op::State::Done)
       sweep(context, waiter);
   }
+  // The words may have been another thread's.
+  if (op.status != CONCORD_OK && op.comm && op.comm->status == op.status)
+    return fail(op.status, "%s", op.comm->firstError.c_str());
   return op.status;
 }
 
 int32_t concord::rt::waitStream(concord_stream &stream, uint64_t ticket) {
   Context &context = *stream.context;
   Waiter waiter(context);
+  if (stream.priority < 0)
+    waiter.sleepEarly();
   while (stream.completed < ticket) {
     if (progress(context)) {
       waiter.restart();
@@ -311,11 +435,21 @@ int32_t concord::rt::runNow(Op &op) {
   }
   // The common case: nothing else to look after.
   op.state = Op::State::Queued;
+  op.admitted = true;
+  op.instance = comm.instances++;
+  context.issues.issue(op, comm.logDomain, 0);
+  context.issues.state(op, issuelog::State::Started);
+  auto ended = [&] {
+    context.issues.state(op, op.status == CONCORD_OK
+                                 ? issuelog::State::Completed
+                                 : issuelog::State::Failed);
+    return op.status;
+  };
   Waiter waiter(context);
   for (;;) {
     Progress result = advanceCollective(op, kLoneQuantum);
     if (result == Progress::Done)
-      return op.status;
+      return ended();
     if (result == Progress::Advanced) {
       waiter.restart();
       continue;
@@ -327,12 +461,12 @@ int32_t concord::rt::runNow(Op &op) {
       Op::State before = op.state;
       result = advanceCollective(op, kLoneQuantum);
       if (result == Progress::Done)
-        return op.status;
+        return ended();
       if (result == Progress::Advanced || op.state != before)
         continue;
       fail(status, "%s", words.c_str());
       breakComm(op, status);
-      return status;
+      return ended();
     }
   }
 }

@@ -18,6 +18,8 @@
 
 #include "context/Context.h"
 
+#include <optional>
+
 namespace concord::rt {
 
 /// Bytes moved between two looks at other operations, when there are any.
@@ -32,7 +34,7 @@ Progress advanceCollective(Op &op, uint64_t quantum);
 /// Members that `op` still waits for, as a bit mask of group ranks.
 uint64_t missingMembers(const Op &op);
 /// Messages (P2p.cpp).
-Progress advanceMessage(Op &op);
+Progress advanceMessage(Op &op, uint64_t quantum);
 uint64_t missingPeer(const Op &op);
 
 /// Check a request and fill what can be computed before it starts. Returns 0 or
@@ -50,6 +52,12 @@ int32_t waitFor(Op &op);
 /// Wait until a stream has completed `ticket` operations.
 int32_t waitStream(concord_stream &stream, uint64_t ticket);
 
+/// Wait until everything that this rank has issued so far has completed.
+int32_t waitDevice(Context &context);
+/// Pass time while blocked: the lock of THREAD_MULTIPLE is open meanwhile, and
+/// what cannot complete any more is broken.
+void passTime(Context &context, class Waiter &waiter, const Op *op);
+
 Op *takeOp(Context &context);
 void giveBack(Context &context, Op *op);
 
@@ -62,10 +70,14 @@ std::string describe(const Op &op);
 /// Spinning, yielding, sleeping; and looking out for dead peers meanwhile.
 class Waiter {
 public:
-  explicit Waiter(Context &context) : context(context) {}
+  /// `noted`: what the thread waits in is in the issue log already.
+  explicit Waiter(Context &context, bool noted = false)
+      : context(context), noted(noted) {}
   ~Waiter();
   /// Pass some time. True when the op should be checked for failure.
   bool pause(const Op *op);
+  /// Leave the core to others at once: what is waited for has low priority.
+  void sleepEarly() { lazy = true; }
   /// 0, or why `op`, which is blocked, cannot complete; keeps the words.
   int32_t failure(const Op &op);
   void restart() { rounds = 0; }
@@ -74,6 +86,8 @@ private:
   void enterSlow(const Op *op);
 
   Context &context;
+  bool noted, lazy = false;
+  std::optional<HostWaiting> waiting;
   uint32_t rounds = 0;
   bool slow = false;
   uint64_t seenEvents = ~uint64_t(0);

@@ -15,6 +15,7 @@
 
 #include "algorithms/Reduce.h"
 #include "concord/concord.h"
+#include "concord/issuelog.h"
 #include "concord/plan.h"
 
 #include <array>
@@ -59,6 +60,12 @@ struct View {
 
 struct Op {
   OpRequest request;
+  uint64_t number = 0;   ///< of the issue on this rank, from 1
+  uint64_t instance = 0; ///< of the collective on its communicator; known
+                         ///< before it starts, unlike `sequence`
+  uint64_t launch = 0;   ///< number of the first issue that starts with it
+  issuelog::Record *record = nullptr; ///< in the issue log, or null
+  bool admitted = false;              ///< holds a slot of the device
   concord_comm *comm = nullptr;
   ReduceFunction reduce = nullptr;
   StoreFunction reduceStored = nullptr, reduceStreamed = nullptr;
@@ -120,6 +127,9 @@ struct Op {
     state = State::Idle;
     inlined = flat = anyStaged = cold = streamed = shared = exchange = started =
         false;
+    admitted = false;
+    launch = 0;
+    record = nullptr;
     status = 0;
     segment = segmentBytes = position = 0;
     peerIndex = seen = 0;

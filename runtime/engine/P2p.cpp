@@ -94,7 +94,8 @@ static Progress advanceSend(Op &op) {
                  source, 0, r.chunk);
     box.offset = kInMailbox;
     box.bytes = r.chunk;
-    done = true;
+    // With slots of a device nothing is buffered.
+    done = comm.context->deviceSlots == 0;
   } else if (offset != kInMailbox) {
     box.offset = offset;
     box.bytes = r.chunk;
@@ -127,7 +128,7 @@ static Progress advanceSend(Op &op) {
   return done ? finish() : Progress::Advanced;
 }
 
-static Progress advanceReceive(Op &op) {
+static Progress advanceReceive(Op &op, uint64_t quantum) {
   Comm &comm = *op.comm;
   const OpRequest &r = op.request;
   int peer = r.root;
@@ -137,6 +138,7 @@ static Progress advanceReceive(Op &op) {
     if (comm.receiveDone[peer] != op.ticket)
       return Progress::Blocked;
     op.position = 0;
+    op.segment = 0;
     op.state = Op::State::Message;
   }
   if (box.posted.load(std::memory_order_acquire) <= part)
@@ -178,8 +180,15 @@ static Progress advanceReceive(Op &op) {
     breakComm(op, CONCORD_ERROR_CORRUPT);
     return Progress::Done;
   }
-  target.start = op.position;
-  copyLinear(target, 0, source, 0, bytes);
+  // By chunks, so that a long message of low priority holds nobody up.
+  uint64_t step = std::min(bytes - op.segment, quantum);
+  target.start = op.position + op.segment;
+  source.start = op.segment;
+  copyLinear(target, 0, source, 0, step);
+  op.segment += step;
+  if (op.segment < bytes)
+    return Progress::Advanced;
+  op.segment = 0;
   op.position += bytes;
   ++part;
   box.taken.store(part, std::memory_order_release);
@@ -190,8 +199,9 @@ static Progress advanceReceive(Op &op) {
   return Progress::Done;
 }
 
-Progress concord::rt::advanceMessage(Op &op) {
-  return op.request.kind == Kind::Send ? advanceSend(op) : advanceReceive(op);
+Progress concord::rt::advanceMessage(Op &op, uint64_t quantum) {
+  return op.request.kind == Kind::Send ? advanceSend(op)
+                                       : advanceReceive(op, quantum);
 }
 
 uint64_t concord::rt::missingPeer(const Op &op) {

@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "diagnosis/Error.h"
+#include "diagnosis/Hang.h"
 #include "diagnosis/Watchdog.h"
 #include "engine/Engine.h"
 
@@ -90,6 +91,9 @@ void Waiter::enterSlow(const Op *op) {
     std::memcpy(&word, name + 8 * i, 8);
     slot.domain[i].store(word, std::memory_order_relaxed);
   }
+  if (op && !noted)
+    waiting.emplace(context.logBlock, issuelog::HostState::Operation,
+                    describe(*op));
   uint32_t running = CONCORD_RANK_RUNNING;
   slot.state.compare_exchange_strong(running, CONCORD_RANK_WAITING);
 }
@@ -97,11 +101,11 @@ void Waiter::enterSlow(const Op *op) {
 bool Waiter::pause(const Op *op) {
   ++rounds;
   uint32_t spins = context.oversubscribed ? kSpinsShared : kSpinsAlone;
-  if (rounds <= spins) {
+  if (rounds <= spins && !lazy) {
     relax();
     return false;
   }
-  if (!slow || rounds == spins + 1) {
+  if (!slow || rounds == (lazy ? 1 : spins + 1)) {
     if (!slow)
       enterSlow(op);
     else
@@ -113,6 +117,15 @@ bool Waiter::pause(const Op *op) {
   if (events != seenEvents) {
     seenEvents = events;
     look = true;
+  }
+  if (lazy) {
+    timespec span{0, 100'000};
+    ::nanosleep(&span, nullptr);
+    int64_t now = nowNanoseconds();
+    look |= now - lastLook > kLookEvery;
+    if (look)
+      lastLook = now;
+    return look;
   }
   if ((rounds & 15) == 0) {
     int64_t now = nowNanoseconds();
@@ -217,7 +230,10 @@ int32_t Waiter::failure(const Op &waitedFor) {
                 describe(*op).c_str(), left, context.rank);
   if (slow && context.timeoutSeconds > 0 &&
       double(nowNanoseconds() - began) > context.timeoutSeconds * 1e9) {
+    reportHang(context, context.timeoutSeconds);
     std::string who;
+    if (!op->admitted && context.deviceSlots != 0)
+      who = "a communication slot of its device";
     for (int i = 0; i < comm.size; ++i) {
       if (!(missing >> i & 1))
         continue;

@@ -19,6 +19,7 @@
 #define CONCORD_RUNTIME_HEAP_SEGMENT_H
 
 #include "concord/concord.h"
+#include "concord/issuelog.h"
 #include "transport/shm/CommBlock.h"
 
 #include <atomic>
@@ -32,6 +33,7 @@ constexpr uint64_t kDefaultHeapBytes = uint64_t(16) << 30;
 constexpr uint64_t kHugePage = uint64_t(2) << 20;
 constexpr unsigned kMaxComms = 4096;
 constexpr unsigned kMaxSharedSettings = 32;
+constexpr unsigned kMaxIssuers = 16; ///< programs of a plan that has rounds
 constexpr uint64_t kCommAreaBytes = uint64_t(1) << 30;
 
 struct alignas(128) JobHeader {
@@ -46,6 +48,8 @@ struct alignas(128) JobHeader {
   std::atomic<uint64_t> aborted;   ///< the same, once the reason is there
   std::atomic<uint64_t> firstDead; ///< rank + 1 of the first seen dead
   char abortReason[256];
+  /// rank + 1 of who explains that nothing moves any more; 0: nobody yet.
+  std::atomic<uint64_t> explaining;
   /// Holder (rank + 1) of the lock of the communicator table.
   alignas(128) std::atomic<uint64_t> commLock;
   uint64_t commBytes; ///< used of the communicator area
@@ -68,6 +72,8 @@ struct alignas(128) RankSlot {
   std::atomic<int32_t> kind;
   std::atomic<uint64_t> sequence;
   std::atomic<uint64_t> domain[4]; ///< 32 characters
+  /// Threads of the issuers of the plan, by program; 0: has not come, or left.
+  std::atomic<uint32_t> issuers[kMaxIssuers];
 };
 
 struct CommEntry {
@@ -104,6 +110,9 @@ public:
     return reinterpret_cast<CommEntry *>(control + kCommsAt);
   }
   char *commArea() const { return control + kCommAreaAt; }
+  issuelog::Block &log(int rank) const {
+    return reinterpret_cast<issuelog::Block *>(control + kLogsAt)[rank];
+  }
   /// Begin of a rank's heap.
   char *heap(int rank) const { return heaps + uint64_t(rank) * pitch; }
 
@@ -128,8 +137,10 @@ private:
 
   static constexpr uint64_t kSlotsAt = 4096;
   static constexpr uint64_t kCommsAt = kSlotsAt + kMaxRanks * sizeof(RankSlot);
-  static constexpr uint64_t kCommAreaAt =
+  static constexpr uint64_t kLogsAt =
       (kCommsAt + kMaxComms * sizeof(CommEntry) + 4095) / 4096 * 4096;
+  static constexpr uint64_t kCommAreaAt =
+      (kLogsAt + kMaxRanks * sizeof(issuelog::Block) + 4095) / 4096 * 4096;
   static constexpr uint64_t kControlBytes =
       (kCommAreaAt + kCommAreaBytes + kHugePage - 1) / kHugePage * kHugePage;
 

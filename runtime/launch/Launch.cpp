@@ -222,7 +222,8 @@ void Job::note(int rank, int status) {
     return exitStatus == CONCORD_EXIT_CONSEQUENCE ? 1 : 2;
   };
   int exitStatus = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  if (result.failed_rank >= 0 && weight(exitStatus) <= weight(result.exit_status))
+  if (result.failed_rank >= 0 &&
+      weight(exitStatus) <= weight(result.exit_status))
     return;
   result.failed_rank = rank;
   result.exit_status = exitStatus;

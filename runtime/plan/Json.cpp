@@ -11,26 +11,17 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Names.h"
 #include "concord/plan.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
 
 using namespace concord;
 using namespace concord::plan;
 
 namespace {
-
-const char *const kKinds[] = {
-    "",           "all_reduce", "all_gather",    "reduce_scatter",
-    "all_to_all", "broadcast",  "reduce",        "gather",
-    "scatter",    "permute",    "send",          "recv",
-    "barrier",    "group",      "round_decision"};
-const char *const kReductions[] = {"none", "sum", "prod", "min",
-                                   "max",  "avg", "and",  "or"};
-const char *const kSpaces[] = {"arena", "input", "output", "parameter",
-                               "foreign"};
-const char *const kNodes[] = {"seq",   "loop", "branch",
-                              "issue", "wait", "compute"};
 
 /// Length of the well-formed UTF-8 sequence at `at`, or 0.
 size_t utf8Length(const std::string &text, size_t at) {
@@ -124,6 +115,7 @@ public:
                                             : std::string(dtypeName(x.dtype)));
     flag("synchronous", x.synchronous);
     flag("optional", x.optional);
+    number("slot", x.slot);
     text("domain", plan.domains[x.domain].name);
     number("lane", x.lane);
     number("root", x.root);
@@ -165,7 +157,7 @@ public:
       break;
     case Node::Type::Compute: {
       char seconds[32];
-      std::snprintf(seconds, sizeof seconds, "%.9g", n.seconds);
+      std::snprintf(seconds, sizeof seconds, "%.17g", n.seconds);
       key("seconds");
       out += seconds;
       break;
@@ -210,7 +202,121 @@ public:
       node(program.body);
       out += '}';
     });
+    key("rounds");
+    list(p.rounds, [&](const Round &round) {
+      out += "\n  {";
+      numbers("ranks", round.ranks);
+      key("turns");
+      list(round.turns, [&](const Turn &turn) {
+        out += '{';
+        number("program", turn.program);
+        number("unit", turn.unit);
+        out += '}';
+      });
+      out += '}';
+    });
+    key("sequences");
+    sequences(p);
     out += "}\n";
+  }
+
+  /// What each rank issues, in order, over all its programs: everything another
+  /// tool needs to enforce it. Ranks that issue the same share an entry. A loop
+  /// is written once, with its trip count.
+  void sequences(const Plan &p) {
+    struct Ranks {
+      std::vector<uint32_t> programs; ///< that they run
+      std::vector<const Round *> rounds;
+      std::vector<int32_t> ranks;
+    };
+    std::vector<Ranks> all;
+    for (uint32_t rank = 0; rank < p.world; ++rank) {
+      Ranks mine;
+      auto in = [&](const std::vector<int32_t> &list) {
+        return std::find(list.begin(), list.end(), int32_t(rank)) != list.end();
+      };
+      for (uint32_t i = 0; i < p.programs.size(); ++i)
+        if (p.programs[i].ranks.empty() || in(p.programs[i].ranks))
+          mine.programs.push_back(i);
+      for (const Round &round : p.rounds)
+        if (in(round.ranks))
+          mine.rounds.push_back(&round);
+      auto same = std::find_if(all.begin(), all.end(), [&](const Ranks &other) {
+        return other.programs == mine.programs && other.rounds == mine.rounds;
+      });
+      if (same == all.end())
+        same = all.insert(all.end(), std::move(mine));
+      same->ranks.push_back(int32_t(rank));
+    }
+    list(all, [&](const Ranks &each) {
+      out += "\n  {";
+      numbers("ranks", each.ranks);
+      // Programs follow each other where no round says otherwise.
+      std::vector<Turn> turns;
+      std::vector<uint32_t> next(p.programs.size(), 0);
+      auto upTo = [&](uint32_t program, uint32_t unit) {
+        while (next[program] < unit)
+          turns.push_back({program, next[program]++});
+      };
+      for (const Round *round : each.rounds)
+        for (const Turn &turn : round->turns)
+          upTo(turn.program, turn.unit + 1);
+      for (uint32_t program : each.programs)
+        upTo(program, uint32_t(p.programs[program].body.children.size()));
+      key("issues");
+      position = 0;
+      first = true;
+      out += '[';
+      std::vector<std::map<uint32_t, uint32_t>> recorded(p.programs.size());
+      for (const Turn &turn : turns)
+        step(p, turn, p.programs[turn.program].body.children[turn.unit], 1,
+             false, recorded[turn.program]);
+      out += "]}";
+    });
+  }
+
+private:
+  uint32_t position = 0;
+  bool first = true;
+
+  void step(const Plan &p, const Turn &turn, const Node &n, uint64_t times,
+            bool conditional, std::map<uint32_t, uint32_t> &recorded) {
+    if (n.type == Node::Type::Issue) {
+      const Program &program = p.programs[turn.program];
+      const Issue &x = program.issues[n.site];
+      out += first ? "\n    {" : ",\n    {";
+      first = false;
+      number("position", position);
+      text("program", program.name);
+      text("issuer", program.issuer);
+      number("unit", turn.unit);
+      number("site", n.site);
+      text("domain", p.domains[x.domain].name);
+      text("kind", kKinds[size_t(x.kind)]);
+      number("count", x.count);
+      text("dtype", x.dtype == DType::Invalid
+                        ? std::string()
+                        : std::string(dtypeName(x.dtype)));
+      number("stream", x.lane);
+      key("waits");
+      std::vector<uint32_t> waits;
+      for (uint32_t event : x.waits)
+        if (auto it = recorded.find(event); it != recorded.end())
+          waits.push_back(it->second);
+      list(waits, [&](uint32_t value) { out += std::to_string(value); });
+      text("slot", x.optional ? "optional" : conditional ? "branch" : "always");
+      number("bit", x.optional ? int(x.slot) : -1);
+      number("times", times);
+      out += '}';
+      for (uint32_t event : x.records)
+        recorded[event] = position;
+      ++position;
+      return;
+    }
+    uint64_t inside = n.type == Node::Type::Loop ? n.tripCount * times : times;
+    for (const Node &child : n.children)
+      step(p, turn, child, inside, conditional || n.type == Node::Type::Branch,
+           recorded);
   }
 };
 

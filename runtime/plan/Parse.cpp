@@ -120,6 +120,9 @@ public:
     uint8_t flags = choice(0, 3, "flags");
     x.synchronous = flags & 1;
     x.optional = flags & 2;
+    x.slot = choice(0, 63, "slot");
+    if (x.slot && !x.optional)
+      fail("an issue that is always there has a slot");
     x.domain = u32();
     if (x.domain >= plan.domains.size())
       fail("an issue names domain " + std::to_string(x.domain) + " of " +
@@ -203,7 +206,7 @@ public:
     p.issuer = string();
     std::vector<bool> seen(plan.world);
     p.ranks = ranks(plan.world, seen);
-    p.issues = list<Issue>(56, "issues", [&] { return issue(plan); });
+    p.issues = list<Issue>(57, "issues", [&] { return issue(plan); });
     for (const Issue &x : p.issues)
       for (uint32_t site : x.members)
         if (x.kind != Kind::Group || site >= p.issues.size() ||
@@ -231,6 +234,23 @@ public:
         list<std::string>(4, "assumptions", [&] { return string(); });
     p.domains = list<Domain>(12, "domains", [&] { return domain(p.world); });
     p.programs = list<Program>(41, "programs", [&] { return program(p); });
+    p.rounds = list<Round>(8, "rounds", [&] {
+      Round round;
+      std::vector<bool> seen(p.world);
+      round.ranks = ranks(p.world, seen);
+      round.turns = list<Turn>(8, "turns", [&] {
+        Turn turn;
+        turn.program = u32();
+        turn.unit = u32();
+        if (turn.program >= p.programs.size() ||
+            turn.unit >= p.programs[turn.program].body.children.size())
+          fail("a round names part " + std::to_string(turn.unit) +
+               " of program " + std::to_string(turn.program) +
+               ", which does not exist");
+        return turn;
+      });
+      return round;
+    });
     if (!rest.empty())
       fail(std::to_string(rest.size()) + " bytes follow the plan");
   }

@@ -83,6 +83,7 @@ public:
     u8(uint8_t(issue.reduction));
     u8(uint8_t(issue.dtype));
     u8(uint8_t(issue.synchronous) | uint8_t(issue.optional) << 1);
+    u8(uint8_t(issue.slot));
     u32(issue.domain);
     u32(issue.lane);
     i32(issue.root);
@@ -125,6 +126,13 @@ std::vector<std::byte> concord::plan::serialize(const Plan &plan) {
     writer.list(program.issues,
                 [&](const Issue &issue) { writer.issue(issue); });
     writer.node(program.body);
+  });
+  writer.list(plan.rounds, [&](const Round &round) {
+    writer.ranks(round.ranks);
+    writer.list(round.turns, [&](const Turn &turn) {
+      writer.u32(turn.program);
+      writer.u32(turn.unit);
+    });
   });
   return std::move(writer.out);
 }

@@ -178,10 +178,21 @@ static int32_t fill(Context &context, Site &site, uint32_t index,
   return site.takesPart ? prepare(op, *site.comm) : CONCORD_OK;
 }
 
+/// The program whose step the calling thread runs.
+static concord_program *runningIn(const Context &context) {
+  if (context.running.size() == 1)
+    return context.running.front().program;
+  uint32_t thread = threadId();
+  for (const Context::Running &each : context.running)
+    if (each.thread == thread)
+      return each.program;
+  return nullptr;
+}
+
 int32_t concord::rt::issueSite(Context &context, uint32_t index,
                                const concord_buffer *buffers,
                                uint32_t numBuffers) {
-  concord_program *program = context.running;
+  concord_program *program = runningIn(context);
   if (!program)
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "concord_issue outside a program's step");
@@ -238,7 +249,7 @@ int32_t concord::rt::issueSite(Context &context, uint32_t index,
 }
 
 int32_t concord::rt::waitSite(Context &context, uint32_t index) {
-  concord_program *program = context.running;
+  concord_program *program = runningIn(context);
   if (!program || index >= program->sites.size())
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "concord_site_wait: site %u is not one of a running program",

@@ -16,6 +16,7 @@
 #include "diagnosis/Error.h"
 #include "diagnosis/Watchdog.h"
 #include "engine/Engine.h"
+#include "gate/Gate.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -418,88 +419,6 @@ void makeBuffers(concord_program &program, const json &meta) {
   program.lastOutputs = program.outputData;
 }
 
-/// The same bytes from every rank, through the world communicator.
-template <typename T> std::vector<T> tellAll(Context &context, const T &mine) {
-  std::vector<T> all(size_t(context.world));
-  Op op;
-  OpRequest &r = op.request;
-  r.kind = Kind::AllGather;
-  r.dtype = DType::U8;
-  r.chunk = sizeof(T);
-  r.in = {const_cast<T *>(&mine), 1, sizeof(T), sizeof(T)};
-  r.out = {all.data(), 1, sizeof(T), sizeof(T) * all.size()};
-  int32_t status = prepare(op, *context.worldComm);
-  if (status == CONCORD_OK)
-    status = runNow(op);
-  if (status != CONCORD_OK)
-    throw Error(status, lastError());
-  return all;
-}
-
-struct LoadReport {
-  int32_t status;
-  uint32_t issues;
-  plan::Digest digest;
-  char text[512];
-};
-
-std::string siteText(const plan::Plan &plan, size_t site) {
-  for (const plan::Program &program : plan.programs) {
-    if (site < program.issues.size()) {
-      const plan::Issue &issue = program.issues[site];
-      return "site " + std::to_string(site) + " of program '" + program.name +
-             "', " + kindName(issue.kind) + " on '" +
-             plan.domains[issue.domain].name + "' (" + issue.location + ")";
-    }
-    site -= program.issues.size();
-  }
-  return "the end of the plan";
-}
-
-/// The plans differ: find the first site at which they do. All ranks see the
-/// same exchanges, so all take the same steps and come to the same result.
-[[noreturn]] void reportDifference(const concord_program &program,
-                                   const std::vector<LoadReport> &reports) {
-  Context &context = *program.context;
-  auto chain = plan::prefixDigests(program.plan);
-  uint32_t shortest = reports[0].issues;
-  int other = 0;
-  for (size_t r = 0; r < reports.size(); ++r) {
-    shortest = std::min(shortest, reports[r].issues);
-    if (other == 0 && reports[r].digest != reports[0].digest)
-      other = int(r);
-  }
-  auto differsAt = [&](uint32_t length) {
-    auto all = tellAll(context, chain[length]);
-    return std::any_of(all.begin(), all.end(),
-                       [&](const plan::Digest &d) { return d != all[0]; });
-  };
-  std::string where;
-  if (differsAt(0)) {
-    where = "in its world, domains or assumptions";
-  } else if (!differsAt(shortest)) {
-    bool lengths =
-        std::any_of(reports.begin(), reports.end(), [&](const LoadReport &r) {
-          return r.issues != reports[0].issues;
-        });
-    where = lengths ? "after the first " + std::to_string(shortest) +
-                          " operations, where one ends"
-                    : "in the order tree, not in the operations";
-  } else {
-    uint32_t same = 0, different = shortest;
-    while (different - same > 1) {
-      uint32_t middle = same + (different - same) / 2;
-      (differsAt(middle) ? different : same) = middle;
-    }
-    where = "at operation " + std::to_string(same) + ", here " +
-            siteText(program.plan, same);
-  }
-  raise(CONCORD_ERROR_PLAN_DIFFERS,
-        "ranks 0 and %d have loaded different programs: the plans first differ "
-        "%s (plan of rank %d: %.16s...)",
-        other, where.c_str(), context.rank, program.digest.c_str());
-}
-
 } // namespace
 
 concord_kernel *concord::rt::makeKernel(concord_program &program, size_t number,
@@ -543,7 +462,7 @@ concord::rt::loadProgram(Context &context, const char *path,
   program->trace = options.trace;
   program->traceUser = options.trace_user;
   ++context.loads;
-  LoadReport report{};
+  PlanReport report{};
   std::string words;
   try {
     json meta;
@@ -563,6 +482,7 @@ concord::rt::loadProgram(Context &context, const char *path,
     prepareProgram(*program);
     prefaultCode(program->path);
     prepareSites(*program);
+    report.gateMode = context.gateMode;
     for (const plan::Program &each : program->plan.programs)
       report.issues += uint32_t(each.issues.size());
     report.digest =
@@ -578,18 +498,7 @@ concord::rt::loadProgram(Context &context, const char *path,
   std::strncpy(report.text, words.c_str(), sizeof report.text - 1);
   auto release = [&] { dropProgram(program.release()); };
   try {
-    auto reports = tellAll(context, report);
-    if (report.status != CONCORD_OK)
-      throw Error(report.status, words);
-    for (size_t r = 0; r < reports.size(); ++r)
-      if (reports[r].status != CONCORD_OK) {
-        reports[r].text[sizeof reports[r].text - 1] = 0;
-        raise(reports[r].status, "rank %zu could not load its program: %s", r,
-              reports[r].text);
-      }
-    for (const LoadReport &each : reports)
-      if (each.digest != reports[0].digest)
-        reportDifference(*program, reports);
+    agreeOnPlan(context, report, words, program->plan, "program");
   } catch (...) {
     release();
     throw;

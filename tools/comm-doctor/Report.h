@@ -21,21 +21,15 @@
 
 namespace concord::doctor {
 
-/// Control characters and broken UTF-8 replaced, so that a log cannot drive a
-/// terminal.
-std::string printable(std::string_view text);
-
-/// The chain and the words below it, indented.
-std::string findingText(const order::Finding &finding,
-                        const std::string &indent);
+using order::findingText;
+using order::kindName;
+using order::printable;
 
 nlohmann::json toJson(const order::Finding &finding);
 nlohmann::json toJson(const order::Judgement &judgement);
 
 /// One digraph of all chains.
 std::string toDot(const std::vector<order::Finding> &findings);
-
-std::string_view kindName(order::Finding::Kind kind);
 
 } // namespace concord::doctor
 

@@ -119,7 +119,8 @@ private:
     // transfers numbered from their open end.
     std::vector<std::pair<int, Finding>> ranked;
     std::vector<Cycle> cycles = findCycles(live);
-    bool hangs = anyTimedOut || anyError || job.haveStacks;
+    bool hangs =
+        anyTimedOut || anyError || job.haveStacks || job.nothingMoves;
     if (!cycles.empty() && (hangs || !cycles.front().uncertain)) {
       Finding f = cycleFinding(cycles.front());
       ranked.push_back({cycles.front().uncertain ? 3 : 0, std::move(f)});
@@ -147,7 +148,7 @@ private:
       found.push_back(std::move(f));
     if (found.empty() && !absent.empty())
       suspectAbsent(live, found);
-    if (found.empty() && (anyTimedOut || anyError))
+    if (found.empty() && (anyTimedOut || anyError || job.nothingMoves))
       unexplained(live, found);
     for (Finding &f : found)
       if (out.findings.size() < 64)
@@ -335,7 +336,7 @@ private:
       if (frontier[c] != kNoFrontier && issueCount(c) > issueCount(s))
         s = c;
     const HostWait *host = hostWait(rank);
-    bool hang = anyTimedOut || anyError ||
+    bool hang = anyTimedOut || anyError || job.nothingMoves ||
                 (host && host->kind != HostWait::Kind::Running);
     f.kind = hang ? Finding::Kind::Missing : Finding::Kind::Warning;
     auto l = v.last.find(s);
@@ -488,7 +489,7 @@ private:
                             " rank(s) has dropped the start: set "
                             "TORCH_NCCL_TRACE_BUFFER_SIZE (or "
                             "TORCH_FR_BUFFER_SIZE) larger, e.g. 20000");
-    else if (truncated)
+    else if (truncated && job.haveHccl)
       out.missing.push_back("the logs of " + std::to_string(truncated) +
                             " rank(s) do not begin at the creation of their "
                             "domains, so instances "
@@ -504,7 +505,8 @@ private:
           "HCCL entry lines tell neither completion nor what the host waits "
           "for: add "
           "pstack or gdb stacks of every rank taken while the job hangs");
-    if (!job.haveHccl && !job.haveFlightRecorder && job.haveStacks)
+    if (!job.haveHccl && !job.haveFlightRecorder && !job.haveIssueLogs &&
+        job.haveStacks)
       out.missing.push_back(
           "stacks alone do not tell what was issued: record it with "
           "HCCL_ENTRY_LOG_ENABLE=1, or with a Flight Recorder dump");

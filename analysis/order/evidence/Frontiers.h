@@ -151,7 +151,9 @@ protected:
       return nullptr;
     const HostWait *best = nullptr;
     for (const HostWait &w : it->second.waits)
-      if (!best || w.kind < best->kind)
+      // Of equals the one that tells who called.
+      if (!best || w.kind < best->kind ||
+          (w.kind == best->kind && best->via.empty() && !w.via.empty()))
         best = &w;
     return best;
   }

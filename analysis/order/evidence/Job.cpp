@@ -110,6 +110,8 @@ Format detect(std::string_view head, std::string_view path) {
                                             "ELF",
                                             4))
     return Format::Elf;
+  if (isIssueLog(head))
+    return Format::IssueLog;
   if (!head.empty() && uint8_t(head[0]) == 0x80)
     return Format::FlightRecorderPickle;
   size_t first = head.find_first_not_of(" \t\r\n");
@@ -221,6 +223,8 @@ void merge(Job &into, Job &&part) {
                      evidence.waits.end());
   }
   into.haveFlightRecorder = into.haveFlightRecorder || part.haveFlightRecorder;
+  into.haveIssueLogs = into.haveIssueLogs || part.haveIssueLogs;
+  into.nothingMoves = into.nothingMoves || part.nothingMoves;
   into.haveStacks = into.haveStacks || part.haveStacks;
   into.haveRankTable = into.haveRankTable || part.haveRankTable;
   into.linesUnderstood += part.linesUnderstood;
@@ -301,6 +305,7 @@ Job readEvidence(const std::vector<std::string> &paths,
     case Format::FlightRecorderJson:
     case Format::FlightRecorderPickle:
     case Format::RankTable:
+    case Format::IssueLog:
     case Format::Stack:
       tasks.push_back({i, format});
       maps[i] = std::move(map);
@@ -328,6 +333,9 @@ Job readEvidence(const std::vector<std::string> &paths,
         switch (tasks[t].format) {
         case Format::RankTable:
           readRankTable(text, path, parts[t], taskErrors[t]);
+          break;
+        case Format::IssueLog:
+          readIssueLog(text, path, parts[t], taskErrors[t]);
           break;
         case Format::Stack:
           readStack(text, path, rank, parts[t]);

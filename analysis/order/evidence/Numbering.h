@@ -50,6 +50,7 @@ inline std::string_view waitName(HostWait::Kind kind) {
                                                "loading a kernel",
                                                "creating a communicator",
                                                "a host collective",
+                                               "the gate",
                                                "a lock",
                                                "running code"};
   return names[size_t(kind)];

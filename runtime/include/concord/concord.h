@@ -114,6 +114,16 @@ extern "C" {
   X(KERNEL, 22, "a kernel failed",                                             \
     "A compute kernel returned an error, or differs from its description.",    \
     "The message has the kernel's own words.")                                 \
+  X(PLAN, 24, "not what the plan says",                                        \
+    "An issue differs from the next one of its issuer in the loaded plan, or "  \
+    "is not in it.",                                                           \
+    "The message has both; make the call as planned, or compile the plan "     \
+    "again.")                                                                  \
+  X(LATE_ISSUER, 25, "an issuer did not take its turn",                        \
+    "Another issuer of this rank did not issue what the plan has next within " \
+    "CONCORD_GATE_TIMEOUT, or its thread has ended.",                          \
+    "The message names issuer and site: look at that thread. Raise "           \
+    "CONCORD_GATE_TIMEOUT if it is only slow.")                                \
   X(INTERNAL, 23, "internal error", "A check inside Concord failed.",          \
     "Please report the message.")
 
@@ -242,6 +252,12 @@ typedef struct concord_context_config {
   const concord_device_desc *device; /* NULL: the CPU */
   int32_t gate_mode;                 /* concord_gate_mode */
   int32_t stage_always; /* tests: treat heap buffers as foreign ones */
+  /* How long an issue waits for its turn. 0: CONCORD_GATE_TIMEOUT, default the
+   * timeout; < 0: for ever. */
+  double gate_timeout_seconds;
+  /* Communication slots of the device, which a launch holds until it is done.
+   * 0: CONCORD_DEVICE_SLOTS, default no limit. */
+  uint32_t device_slots;
 } concord_context_config;
 
 typedef struct concord_comm_config {
@@ -448,6 +464,10 @@ typedef struct concord_program_info {
     "Calls until the matching group end are started together. Nests.")         \
   X("group", int32_t, concord_group_end, (concord_context * context),          \
     "Start what was collected; wait for those that are on stream NULL.")       \
+  X("stream", int32_t, concord_device_synchronize,                             \
+    (concord_context * context),                                               \
+    "Wait until all that this rank has issued, on every stream and from every " \
+    "thread, has completed.")                                                  \
   X("engine", void, concord_poll, (struct concord_context * context),          \
     "Let the engine make progress; called at tile boundaries. Never blocks.")
 
@@ -604,7 +624,34 @@ typedef struct concord_program_info {
     (const concord_context *context, int32_t *mode), "Mode in use.")           \
   X("gate", int32_t, concord_plan_load,                                        \
     (concord_context * context, const void *plan, uint64_t bytes),             \
-    "Check direct calls on communicators against a plan table.")
+    "Direct calls on communicators that are named after domains of the plan "  \
+    "follow it from now on. Takes a plan table, an artefact or JSON. "         \
+    "Collective over all ranks; replaces the plan loaded before.")             \
+  X("gate", int32_t, concord_plan_load_file,                                   \
+    (concord_context * context, const char *path),                             \
+    "The same from a file (NAME.so, or what comm-opt --emit=plan wrote).")     \
+  X("gate", int32_t, concord_slot_request,                                     \
+    (concord_context * context, const char *issuer, uint64_t bits),            \
+    "Ask for optional slots (0: all of the issuer) in a coming round; at the " \
+    "rank that decides. Granted once the issuer is there on all its ranks.")   \
+  X("gate", int32_t, concord_slot_wait,                                        \
+    (concord_context * context, const char *issuer, double seconds,            \
+     uint64_t *round, uint64_t *bits),                                         \
+    "Wait until a round uses a slot of an issuer with optional slots only. "   \
+    "NOT_READY after seconds; negative: for ever.")                            \
+  X("gate", int32_t, concord_issuer_attach,                                    \
+    (concord_context * context, const char *issuer),                           \
+    "The calling thread is this issuer's; done by the first issue, too.")      \
+  X("gate", int32_t, concord_issuer_leave,                                     \
+    (concord_context * context, const char *issuer),                           \
+    "It will issue nothing more: who waits for it fails at once, and its "     \
+    "optional slots are granted no more.")                                     \
+  X("diagnosis", int32_t, concord_issue_log_write,                             \
+    (concord_context * context, const char *path),                             \
+    "Write this rank's issue log for comm-doctor.")                            \
+  X("diagnosis", int32_t, concord_state_print,                                 \
+    (concord_context * context, int32_t fd),                                   \
+    "What this rank is doing, in words; SIGUSR1 prints it to standard error.")
 
 #ifdef __GNUC__
 #define CONCORD_API __attribute__((visibility("default")))

@@ -62,10 +62,30 @@ typedef enum concord_variable_reader {
     "0.1", 0, "NCCL_SOCKET_RETRY_CNT", "HCCL_CONNECT_TIMEOUT",                 \
     "How long a rank waits for all ranks to join. Keep it shorter than "       \
     "CONCORD_TIMEOUT, so that the first error names the true side.")           \
+  X("CONCORD_DEVICE_SLOTS", RUNTIME, INTEGER, 0, 1024, "", "0", "0.1", 1, "",  \
+    "",                                                                        \
+    "Communication slots of the device: a launch holds one from its start "    \
+    "to its end, as on devices that cannot pre-empt it. 0: no limit.")         \
+  X("CONCORD_GATE", RUNTIME, WORD, 0, 0, "default|off|record|check|hold",      \
+    "default", "0.1", 1, "", "",                                               \
+    "Gate mode; default is check, and hold with several issuers on a rank.")   \
+  X("CONCORD_GATE_TIMEOUT", RUNTIME, SECONDS, -1e9, 1e9, "",                   \
+    "(CONCORD_TIMEOUT)", "0.1", 0, "", "",                                     \
+    "How long an issue waits for its turn before the late issuer is an "       \
+    "error; negative: for ever.")                                              \
+  X("CONCORD_HANG_REPORT", RUNTIME, SECONDS, 0, 1e9, "", "60", "0.1", 0, "",   \
+    "",                                                                        \
+    "Seconds in which nothing moves in the job until the watchdog prints "     \
+    "who waits for whom; 0: never.")                                           \
   X("CONCORD_HEAP_BYTES", RUNTIME, BYTES, 0, 1099511627776.0, "", "16G",       \
     "0.1", 0, "", "HCCL_BUFFSIZE",                                             \
     "Address space of the symmetric heap, per rank; only what is touched "     \
     "costs memory.")                                                           \
+  X("CONCORD_ISSUE_LOG", RUNTIME, FOLDER, 0, 0, "", "", "0.1", 0,              \
+    "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "ASCEND_PROCESS_LOG_PATH",              \
+    "Folder in which every rank leaves its issue log for comm-doctor, when "   \
+    "it "                                                                      \
+    "finalizes and when a hang is explained.")                                 \
   X("CONCORD_JOB_FD", RUNTIME, INTEGER, 0, 1048576, "",                        \
     "(set by the launcher)", "0.1", 0, "", "",                                 \
     "Descriptor of the job's memory file, inherited.")                         \
@@ -104,6 +124,8 @@ typedef enum concord_variable_reader {
   CONCORD_TEST_VARIABLE(X, "CONCORD_BUILD", "Build folder that lit uses.")     \
   CONCORD_TEST_VARIABLE(X, "CONCORD_CHECK_ROUNDTRIP",                          \
                         "lit: print and parse every module.")                  \
+  CONCORD_TEST_VARIABLE(X, "CONCORD_GATE_STEPS",                               \
+                        "Steps of the test of two issuers.")                   \
   CONCORD_TEST_VARIABLE(X, "CONCORD_LLVM", "Where LLVM lies, for the docs.")   \
   CONCORD_TEST_VARIABLE(X, "CONCORD_MATH_POINTS",                              \
                         "Points per function in the tests of math kernels.")   \

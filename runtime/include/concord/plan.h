@@ -22,11 +22,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace concord::plan {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 enum class Kind : uint8_t {
   AllReduce = 1, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, Gather,
@@ -55,7 +56,9 @@ struct Issue {
   Reduction reduction = Reduction::None;
   DType dtype = DType::Invalid;
   bool synchronous = true;   ///< completed when concord_issue returns
-  bool optional = false;     ///< an optional slot of its round
+  bool optional = false;     ///< in an optional slot of its round
+  uint32_t slot = 0;         ///< of an optional one: its bit in the round's
+                             ///< decision, below 64; one slot may have several issues
   uint32_t domain = 0;       ///< index into Plan::domains
   uint32_t lane = 0;         ///< stream within the program
   int32_t root = -1;         ///< group rank, for rooted kinds
@@ -89,10 +92,24 @@ struct Program {
   Node body{Node::Type::Seq};
 };
 
+/// One part of a program that keeps together in a round: a child of its body.
+struct Turn {
+  uint32_t program = 0; ///< index into Plan::programs
+  uint32_t unit = 0;    ///< index into that program's body.children
+};
+
+/// The agreed order of what several issuers of a rank do in one round. Parts
+/// that are in no list need no order (design, rounds and optional slots).
+struct Round {
+  std::vector<int32_t> ranks; ///< world ranks that follow it
+  std::vector<Turn> turns;
+};
+
 struct Plan {
   uint32_t world = 1;
   std::vector<Domain> domains;
   std::vector<Program> programs;
+  std::vector<Round> rounds; ///< of ranks with several issuers
   std::vector<std::string> assumptions;
 };
 
@@ -119,6 +136,21 @@ Digest sha256(std::span<const std::byte> bytes);
 
 /// JSON with the schema of docs/plan-schema.json.
 std::string toJson(const Plan &plan);
+/// Read it back. The digest in the text has to be that of the plan.
+bool parseJson(std::string_view text, Plan &plan, std::string &error);
+/// A plan in any form that the tools write: the canonical bytes, a shared
+/// object with a section .concord.plan, JSON.
+bool parseAny(std::span<const std::byte> bytes, Plan &plan, std::string &error);
+
+/// Every issue of one round of a rank's program, in order, where the program
+/// fixes it: loops are unrolled. False with the reason where it does not (a
+/// branch, a trip count that is not known, more than `limit` issues).
+struct Step {
+  uint32_t site = 0;
+  uint32_t unit = 0; ///< child of the body that it belongs to
+};
+bool flatten(const Program &program, size_t limit, std::vector<Step> &steps,
+             std::string &error);
 
 } // namespace concord::plan
 

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../runtime/GateCost.h"
 #include "BenchRows.h"
 #include "concord/order/Certificate.h"
 
@@ -116,6 +117,7 @@ int main(int argc, char **argv) {
     rows.add("verify 1024 distinct programs of 10000", seconds, "s", 10,
              c.valid && seconds < 10);
   }
+  concord::bench::gateCost(rows);
   rows.add("peak memory", peakGiB(), "GiB", 4, peakGiB() < 4);
   return rows.finish();
 }

@@ -59,6 +59,101 @@ bool has(const Certificate &c, const std::string &assumption) {
          c.assumes.end();
 }
 
+/// serving: decision on all, tp; placement: dp, optional. Both on all ranks.
+plan::Plan twoIssuers() {
+  plan::Plan p = mesh();
+  p.domains.push_back({"ctl", 9, {{0, 1, 2, 3}}});
+  plan::Issue decide = collective(2, 0, 0);
+  decide.kind = plan::Kind::RoundDecision;
+  decide.reduction = plan::Reduction::None;
+  decide.dtype = concord::DType::Invalid;
+  decide.synchronous = true;
+  decide.root = 0;
+  p.programs[0].issuer = "serving";
+  p.programs[0].issues = {decide, collective(0, 0)};
+  p.programs[0].body.children = {issue(0), issue(1)};
+  plan::Issue move = collective(1, 0);
+  move.optional = true;
+  p.programs.push_back(
+      {"move", "placement", {0, 1, 2, 3}, {move}, {plan::Node::Type::Seq}});
+  p.programs[1].body.children = {issue(0)};
+  return p;
+}
+
+TEST(Rounds, DecisionFirstThenPriorityThenProgram) {
+  plan::Plan p = twoIssuers();
+  std::vector<Finding> faults;
+  ASSERT_TRUE(orderRounds(p, faults));
+  ASSERT_EQ(p.rounds.size(), 1u);
+  EXPECT_EQ(p.rounds[0].ranks, (std::vector<int32_t>{0, 1, 2, 3}));
+  auto order = [&] {
+    std::string text;
+    for (const plan::Turn &turn : p.rounds[0].turns)
+      text +=
+          std::to_string(turn.program) + "." + std::to_string(turn.unit) + " ";
+    return text;
+  };
+  EXPECT_EQ(order(), "0.0 0.1 1.0 ");
+  EXPECT_TRUE(verifyPlan(p).valid);
+  EXPECT_TRUE(has(verifyPlan(p), "gate=hold"));
+  // The order is part of the plan, and it is the checker's to judge.
+  p.domains[1].priority = 1;
+  ASSERT_TRUE(orderRounds(p, faults));
+  EXPECT_EQ(order(), "0.0 1.0 0.1 ");
+  plan::Plan late = p;
+  std::swap(late.rounds[0].turns[0], late.rounds[0].turns[1]);
+  Certificate c = verifyPlan(late); // a slot before its decision
+  ASSERT_FALSE(c.valid);
+  EXPECT_EQ(c.faults[0].id, "contradicting-issuers");
+  plan::Plan backwards = p;
+  std::swap(backwards.rounds[0].turns[0], backwards.rounds[0].turns[2]);
+  c = verifyPlan(backwards);
+  ASSERT_FALSE(c.valid);
+  EXPECT_EQ(c.faults[0].id, "malformed-round");
+  plan::Plan less = p;
+  less.rounds[0].turns.pop_back();
+  c = verifyPlan(less);
+  ASSERT_FALSE(c.valid);
+  EXPECT_NE(c.faults[0].title.find("no turn"), std::string::npos);
+}
+
+TEST(Rounds, RanksMayNotDisagree) {
+  plan::Plan p = twoIssuers();
+  std::vector<Finding> faults;
+  ASSERT_TRUE(orderRounds(p, faults));
+  plan::Round other = p.rounds[0];
+  p.rounds[0].ranks = {0, 3};
+  other.ranks = {1, 2};
+  std::swap(other.turns[1], other.turns[2]);
+  p.rounds.push_back(other);
+  Certificate c = verifyPlan(p);
+  ASSERT_FALSE(c.valid); // row on 0, column on 1, row on 3, column on 2
+  EXPECT_EQ(c.faults[0].id, "contradicting-issuers");
+  EXPECT_FALSE(c.faults[0].chain.empty());
+}
+
+TEST(Rounds, ALoopIsOneTurnAndAForestNeedsNone) {
+  plan::Plan p = twoIssuers();
+  p.domains.push_back({"again", 0, {{0, 2}, {1, 3}}});
+  p.programs[1].issues = {collective(1, 0), collective(3, 0)};
+  plan::Node loop{plan::Node::Type::Loop};
+  loop.tripCount = 2;
+  loop.children = {issue(0), issue(1)};
+  p.programs[1].body.children = {loop};
+  std::vector<Finding> faults;
+  ASSERT_TRUE(orderRounds(p, faults)) << faults[0].title;
+  // The loop is one part, with one turn.
+  EXPECT_EQ(p.rounds[0].turns.size(), 3u);
+  EXPECT_TRUE(verifyPlan(p).valid);
+  // A forest needs no turns at all.
+  plan::Plan tree = mesh();
+  tree.programs[0].issues = {collective(0, 0)};
+  tree.programs[0].body.children = {issue(0)};
+  tree.programs.push_back({"other", "o", {0}, {}, {plan::Node::Type::Seq}});
+  ASSERT_TRUE(orderRounds(tree, faults));
+  EXPECT_TRUE(tree.rounds.empty());
+}
+
 TEST(Plan, OneDomainIsAForest) {
   plan::Plan p = mesh();
   p.domains.pop_back();

@@ -81,6 +81,9 @@ struct ProgramForm {
   /// For Transfer items; entries in which the rank takes no part are skipped,
   /// so that one list serves all ranks of an SPMD program.
   std::vector<ItemTransfer> transfers;
+  /// Of a program of a plan: the part of its body (plan::Turn::unit) that each
+  /// item belongs to. Else empty.
+  std::vector<uint32_t> units;
 
   /// Append helpers that keep the pools right; they return the item's index.
   uint32_t collective(uint32_t domain, uint32_t stream, uint64_t signature,
@@ -215,7 +218,14 @@ OrderProblem apply(const OrderProblem &problem, const OrderSolution &solution);
 bool fromPlan(const plan::Plan &plan, OrderProblem &problem,
               std::string &error);
 
-/// Judge a lowered program by its plan table alone.
+/// Fill `plan.rounds`: for every rank that several programs run on, the order
+/// of their parts within a round. Round decisions come first, then domain
+/// priority, then the programs' own order. False with the reason when the
+/// programs' orders contradict each other, or the plan is faulty otherwise.
+/// Deterministic; a plan with one program per rank gets no rounds.
+bool orderRounds(plan::Plan &plan, std::vector<Finding> &faults);
+
+/// Judge a lowered program by its plan table alone, `plan.rounds` included.
 Certificate verifyPlan(const plan::Plan &plan,
                        const VerifyOptions &options = {});
 

@@ -29,6 +29,10 @@
 #include <unordered_map>
 #include <vector>
 
+namespace concord::issuelog {
+struct Block;
+}
+
 namespace concord::order::evidence {
 
 enum class State : uint8_t { Unknown, Scheduled, Started, Completed };
@@ -94,6 +98,7 @@ struct HostWait {
     Load,
     Communicator,
     HostCollective,
+    Gate, ///< for the turn of another issuer of the rank
     Lock,
     Running
   };
@@ -128,7 +133,8 @@ struct Job {
   std::vector<Sequence> sequences;
   std::map<Rank, RankEvidence> ranks;
   bool haveFlightRecorder = false, haveHccl = false, haveStacks = false,
-       haveRankTable = false;
+       haveRankTable = false, haveIssueLogs = false;
+  bool nothingMoves = false; ///< seen by a watchdog when it was recorded
   uint64_t filesRead = 0, bytesRead = 0;
   uint64_t linesUnderstood = 0, linesNotUnderstood = 0, linesOther = 0;
   std::vector<std::string> examplesNotUnderstood; ///< at most 8
@@ -179,6 +185,7 @@ enum class Format : uint8_t {
   HcclLog,
   Stack,
   RankTable,
+  IssueLog,
   Elf,
   Plan
 };
@@ -195,6 +202,13 @@ void readStack(std::string_view text, const std::string &path, Rank rank,
 void readHcclLogs(
     const std::vector<std::pair<std::string, std::string_view>> &files,
     Job &job);
+
+/// One rank's block of concord/issuelog.h.
+bool isIssueLog(std::string_view bytes);
+bool readIssueLog(std::string_view bytes, const std::string &path, Job &job,
+                  std::string &error);
+/// What a rank was doing, in words.
+std::string issueLogText(const issuelog::Block &block);
 
 /// The rank that a file's name tells ("…_rank_12.json", "dump12"): the last
 /// number in its stem, else in the names of its folders; -1 if none.

@@ -106,6 +106,13 @@ struct Finding {
   std::string cause, cure;
 };
 
+/// Control characters and broken UTF-8 replaced, so that a log cannot drive a
+/// terminal.
+std::string printable(std::string_view text);
+std::string_view kindName(Finding::Kind kind);
+/// The chain, one wait a line, and the words below it, indented.
+std::string findingText(const Finding &finding, const std::string &indent);
+
 struct Judgement {
   Verdict verdict = Verdict::NotProven;
   Config assumed;
