@@ -57,8 +57,11 @@ struct View {
   bool staged = false; ///< lies in staging memory
 };
 
+struct Fused;
+
 struct Op {
   OpRequest request;
+  Fused *fused = nullptr; ///< its work is done by a kernel, see Fused.h
   concord_comm *comm = nullptr;
   ReduceFunction reduce = nullptr;
   StoreFunction reduceStored = nullptr, reduceStreamed = nullptr;
@@ -87,6 +90,7 @@ struct Op {
   bool streamed = false;  ///< stores go past the caches
   bool shared = false;    ///< broadcast: every member carries a share to all
   bool exchange = false;  ///< all_to_all: in place at all members
+  bool busy = false;      ///< inside a kernel's step
   int32_t status = 0;
 
   uint64_t segment = 0;      ///< first byte, within a chunk, of this segment

@@ -173,6 +173,7 @@ public:
       return b;
     });
     x.location = string();
+    x.fused = string();
     return x;
   }
 
@@ -203,7 +204,7 @@ public:
     p.issuer = string();
     std::vector<bool> seen(plan.world);
     p.ranks = ranks(plan.world, seen);
-    p.issues = list<Issue>(56, "issues", [&] { return issue(plan); });
+    p.issues = list<Issue>(60, "issues", [&] { return issue(plan); });
     for (const Issue &x : p.issues)
       for (uint32_t site : x.members)
         if (x.kind != Kind::Group || site >= p.issues.size() ||

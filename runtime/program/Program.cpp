@@ -495,6 +495,14 @@ void concord::rt::dropProgram(concord_program *program) {
     dropComm(comm);
   for (concord_kernel *kernel : program->kernels)
     concord_kernel_destroy(kernel);
+  for (Site &site : program->sites) {
+    if (site.fused)
+      for (void *block : site.fused->bounce)
+        if (block)
+          context.heap.release(block);
+    if (site.kernel)
+      concord_kernel_destroy(site.kernel);
+  }
   for (void *block : program->heapBlocks)
     context.heap.release(block);
   void *library = program->library;

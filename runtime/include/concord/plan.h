@@ -26,7 +26,7 @@
 
 namespace concord::plan {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 enum class Kind : uint8_t {
   AllReduce = 1, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, Gather,
@@ -69,6 +69,9 @@ struct Issue {
   std::vector<uint32_t> members; ///< sites inside a Group
   std::vector<Buffer> buffers;   ///< inputs, then outputs
   std::string location;          ///< the model's own node name, or file:line
+  std::string fused;             ///< description of the kernel that this is one
+                                 ///< with (kernel.h), whose operands the buffers
+                                 ///< are then; "" for a plain operation
 };
 
 /// The order of issues in a program.
