@@ -148,8 +148,10 @@ struct IssueLowering
     SmallVector<std::pair<unsigned, BufferShape>> buffers;
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value operand = op->getOperand(i);
-      if (operand == op.getCollectiveInput() && numbering.inputs.count(op) &&
-          (buffers.empty()))
+      if (!op.getCollectiveKernel().empty())
+        buffers.push_back({i, denseShape(operand)});
+      else if (operand == op.getCollectiveInput() &&
+               numbering.inputs.count(op) && (buffers.empty()))
         buffers.push_back({i, numbering.inputs.lookup(op)});
       else if (operand == op.getCollectiveOutput())
         buffers.push_back({i, numbering.outputs.lookup(op)});

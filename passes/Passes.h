@@ -49,6 +49,10 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
       *this, "fuse-elementwise",
       llvm::cl::desc("Fuse chains of elementwise operations"),
       llvm::cl::init(true)};
+  Option<bool> fuse{*this, "fuse",
+                    llvm::cl::desc("Fuse collectives with the computation "
+                                   "around them"),
+                    llvm::cl::init(true)};
 };
 
 /// From any phase up to `options.to`; a phase that the module is already past

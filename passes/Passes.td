@@ -168,6 +168,58 @@ def CommFuseElementwise : Pass<"comm-fuse-elementwise", "::mlir::func::FuncOp"> 
 // decomposed -> ordered
 //===----------------------------------------------------------------------===//
 
+def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
+  let summary = "Make one operation of a collective and the computation around it";
+  let description = [{
+    Fuses an all_reduce or reduce_scatter with the matrix product before it and
+    with bias, residual and normalisation after it, and an all_gather of rows with
+    the product that it feeds, into one `comm.fused`. Reshapes in between and the
+    order of operands do not matter. Every member finishes a share of the rows (for
+    a product of few rows, of the columns) from the others' partial results where
+    they lie, or, where that moves fewer bytes, all rows (`every`).
+
+    A fusion is taken when the cost model predicts a gain; `--explain` prints the
+    prediction, or why a collective was kept. Sums in f32 and f64 are in the order of
+    the separate operations; 16-bit types are rounded fewer times.
+
+    Before:
+    ```mlir
+    %r = comm.all_reduce @tp sum ins(%x : tensor<64x128xf32>) outs(%e : tensor<64x128xf32>) -> tensor<64x128xf32>
+    %s = linalg.generic ... ins(%r, %residual ...) { ... arith.addf ... }
+    %y = comm.kernel "rmsnorm cols=128 dtype=f32 gamma=1 rows=64" ins(%s, %g : ...) ...
+    ```
+    After:
+    ```mlir
+    %y:2 = comm.fused all_reduce @tp "fused_reduce cols=128 ... norm=rmsnorm residual=1 rows=64"
+             ins(%x, %residual, %g : ...) outs(%e0, %w : ...) ...
+    ```
+  }];
+  let options = [
+    Option<"force", "force", "bool", /*default=*/"false",
+           "Fuse whatever matches, without looking at the predicted gain">,
+    Option<"minGainPercent", "min-gain-percent", "double", /*default=*/"3",
+           "Least predicted gain, in percent of the unfused time">,
+    Option<"gflops", "gflops", "double", /*default=*/"100",
+           "Rate of a matrix product on one rank, in 10^9 operations per second">,
+    Option<"memoryGbps", "memory-gbps", "double", /*default=*/"8",
+           "Bytes that a rank moves when the data are out of the caches, 10^9 per second">,
+    Option<"cacheGbps", "cache-gbps", "double", /*default=*/"16",
+           "The same within the last-level cache, 10^9 per second">,
+    Option<"cacheMib", "cache-mib", "double", /*default=*/"32",
+           "Size of the last-level cache in MiB">,
+    Option<"weightShare", "weight-share", "double", /*default=*/"0.1",
+           "Part of the time to read a weight again that computation does not hide">,
+    Option<"flagNs", "flag-ns", "double", /*default=*/"250",
+           "Time for a flag to reach another rank, in nanoseconds">
+  ];
+  let statistics = [
+    Statistic<"numFused", "fused", "Collectives fused">,
+    Statistic<"numRefused", "kept", "Collectives kept">
+  ];
+  let dependentDialects = ["::concord::comm::CommDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def CommOrder : Pass<"comm-order", "::mlir::ModuleOp"> {
   let summary = "Give every communication operation its place in one order";
   let description = [{

@@ -131,7 +131,10 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   });
   if (to == Phase::Decomposed)
     return;
-  addPhase(manager, Phase::Ordered, [](OpPassManager &pm) {
+  bool fuseCollectives = options.fuse;
+  addPhase(manager, Phase::Ordered, [fuseCollectives](OpPassManager &pm) {
+    if (fuseCollectives)
+      pm.addPass(createCommFuse());
     pm.addPass(createCommVerifyUniform());
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());
