@@ -17,6 +17,7 @@
 #include "common/Explain.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
+#include "concord/cost/Cost.h"
 #include "concord/kernel.h"
 #include "lowering/Describe.h"
 
@@ -42,6 +43,10 @@ namespace {
 constexpr int64_t kInlineBytes = 512;
 /// With fewer rows for each member a product runs whole, not in parts.
 constexpr int64_t kRowsPerMember = 32;
+/// Rows of a product in one part (kernels/lib/Fused.cpp).
+constexpr int64_t kRowsOfPart = 112;
+/// Of the time to read a weight once more, what computing does not hide.
+constexpr double kShareOfRereading = 0.1;
 
 /// `NAME key=value ...` of a kernel call; lists and quoted strings stay text.
 struct KernelText {
@@ -133,7 +138,7 @@ struct Match {
   bool gathers = false, scatters = false;
   DType type = DType::Invalid;
 
-  std::string pair() const {
+  std::string pair() {
     std::string name =
         stringifyCollectiveKind(collective.getCollectiveKind()).str();
     if (product)
@@ -167,12 +172,14 @@ struct Fuse : public concord::impl::CommFuseBase<Fuse> {
   bool matchProduct(Match &match, comm::KernelOp kernel);
   const char *matchReduction(Match &match);
   const char *matchGather(Match &match);
-  bool make(const Match &match, Made &made, std::string &why);
-  Price price(const Match &match);
+  bool make(Match &match, Made &made, std::string &why);
+  Price price(Match &match);
   Operation *place(Match &match);
   void rewrite(Match &match, const Made &made, Operation *at);
   void keep(comm::CollectiveOpInterface op, StringRef reason,
             const Twine &keys = "");
+
+  cost::Machine machine;
 };
 
 } // namespace
@@ -359,7 +366,7 @@ const char *Fuse::matchGather(Match &match) {
 }
 
 /// The kernel of a match; false, and why, when there is none.
-bool Fuse::make(const Match &match, Made &made, std::string &why) {
+bool Fuse::make(Match &match, Made &made, std::string &why) {
   lowering::Describe describe(match.gathers ? "fused_gather" : "fused_reduce");
   describe.set("members", match.members)
       .set("dtype", lowering::lower(match.type));
@@ -401,57 +408,65 @@ bool Fuse::make(const Match &match, Made &made, std::string &why) {
   return true;
 }
 
-/// Predicted seconds of the operations as they are and as one. On one host both
-/// cores that communicate also compute: time is compute plus bytes.
-Price Fuse::price(const Match &match) {
+/// Predicted seconds of the operations as they are and as one. On one host the
+/// cores that communicate also compute: time is computation plus bytes.
+Price Fuse::price(Match &match) {
   const double es = static_cast<double>(dtypeSize(match.type));
   const double p = static_cast<double>(match.members);
   const double whole = static_cast<double>(match.rows * match.cols) * es;
-  const double flag = flagNs * 1e-9;
-  // Whether what all members touch stays in the last-level cache.
-  auto rate = [&](double bytes) {
-    return bytes * p > cacheMib * 1048576.0 ? memoryGbps * 1e9
-                                            : cacheGbps * 1e9;
+  const double flag = machine.flagSeconds;
+  auto bandwidth = [&](double arrays) {
+    return cost::memoryBandwidth(machine, arrays * whole * p, match.members);
+  };
+  auto again = [&](double times, double weight) {
+    // Most of the time for which a weight is read again is hidden by computing.
+    return times * kShareOfRereading * weight /
+           cost::memoryBandwidth(machine, weight, match.members);
   };
   Price price;
-  double compute = 0;
-  if (match.product)
+  double compute = 0, weight = 0;
+  if (match.product) {
+    auto type = machine.flops.find(match.type);
+    double rate = type != machine.flops.end() ? type->second
+                                              : machine.flops.at(DType::F32);
     compute = 2.0 * static_cast<double>(match.m) *
               static_cast<double>(match.n) * static_cast<double>(match.k) /
-              (gflops * 1e9);
-  const double weight = static_cast<double>(match.k * match.n) * es;
+              rate;
+    weight = static_cast<double>(match.k * match.n) * es;
+  }
   if (match.gathers) {
-    double b = rate(whole * 2);
+    double b = bandwidth(2);
     // The gather writes all of A to read it again; fused, the others' parts
-    // are read where they lie.
-    price.unfused = compute + whole * (1 + 1 / p) / b + whole / b + 2 * flag;
-    price.fused = compute + whole / b + 2 * flag;
-    // B is read once for every member's rows.
-    price.fused += (p - 1) * weight / (cacheGbps * 1e9) * weightShare;
+    // are read where they lie, and B once for every member's rows.
+    price.unfused = compute + machine.issueSeconds + machine.opSeconds +
+                    whole * (2 + 1 / p) / b + 2 * flag;
+    price.fused = compute + machine.issueSeconds + whole / b + 2 * flag +
+                  again(p - 1, weight);
     return price;
   }
   const double sides = match.sums.residual ? 1 : 0;
   const double sum = match.sum ? 1 : 0;
   const double norm = match.norm ? 1 : 0;
   const double adds = match.sums.op ? 1 : 0;
-  double b = rate(whole * (2 + norm + sides + sum));
+  double b = bandwidth(2 + norm + sides + sum);
   double reduce = match.scatters ? whole * (1 + 1 / p) : 2 * whole;
   double after = match.scatters ? whole / p : whole;
-  price.unfused = compute + reduce / b + adds * (2 + sides) * after / b +
-                  norm * 2 * after / b + 2 * flag;
-  if (match.every)
-    price.fused = (p + sides + 1 + sum) * whole / b + 2 * flag;
-  else if (match.scatters)
-    price.fused = compute + (1 + (sides + 1 + sum) / p) * whole / b + 2 * flag;
-  else
-    price.fused = compute + (1 + sides / p + 1 + sum) * whole / b + 2 * flag;
+  price.unfused = compute + machine.issueSeconds + reduce / b +
+                  adds * ((2 + sides) * after / b + machine.opSeconds) +
+                  norm * (2 * after / b + machine.opSeconds) + 2 * flag +
+                  (match.product ? machine.opSeconds : 0);
+  double moved = match.every      ? (p + sides + 1 + sum) * whole
+                 : match.scatters ? (1 + (sides + 1 + sum) / p) * whole
+                                  : (1 + sides / p + 1 + sum) * whole;
+  price.fused = compute + machine.issueSeconds + moved / b + 2 * flag;
   if (match.product) {
-    // The own partial sums, and half of the others', are still in a cache when
+    // The own partial sums, and most of the others', are still in a cache when
     // they are added; every part reads B anew.
     price.fused -= 0.5 * whole / b;
-    double parts = std::ceil(static_cast<double>(match.rows) / p / 112) * p;
-    price.fused +=
-        (parts - 1) * weight / (cacheGbps * 1e9) * weightShare + parts * flag;
+    double parts = std::ceil(static_cast<double>(match.rows) / p /
+                             static_cast<double>(kRowsOfPart)) *
+                   p;
+    price.fused += again(parts - 1, weight) + parts * flag;
   }
   return price;
 }
@@ -695,6 +710,11 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
 }
 
 void Fuse::runOnOperation() {
+  std::string error;
+  if (!cost::loadMachine(machineName, "cpu", machine, error)) {
+    getOperation().emitError() << "comm-fuse: " << error;
+    return signalPassFailure();
+  }
   for (func::FuncOp function : entryFunctions(getOperation())) {
     SmallVector<comm::CollectiveOpInterface> issues = issuesOf(function);
     for (comm::CollectiveOpInterface op : issues)

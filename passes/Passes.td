@@ -178,7 +178,7 @@ def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
     a product of few rows, of the columns) from the others' partial results where
     they lie, or, where that moves fewer bytes, all rows (`every`).
 
-    A fusion is taken when the cost model predicts a gain; `--explain` prints the
+    A fusion is taken when the cost model (docs/cost-model.md) predicts a gain; `--explain` prints the
     prediction, or why a collective was kept. Sums in f32 and f64 are in the order of
     the separate operations; 16-bit types are rounded fewer times.
 
@@ -199,18 +199,8 @@ def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
            "Fuse whatever matches, without looking at the predicted gain">,
     Option<"minGainPercent", "min-gain-percent", "double", /*default=*/"3",
            "Least predicted gain, in percent of the unfused time">,
-    Option<"gflops", "gflops", "double", /*default=*/"100",
-           "Rate of a matrix product on one rank, in 10^9 operations per second">,
-    Option<"memoryGbps", "memory-gbps", "double", /*default=*/"8",
-           "Bytes that a rank moves when the data are out of the caches, 10^9 per second">,
-    Option<"cacheGbps", "cache-gbps", "double", /*default=*/"16",
-           "The same within the last-level cache, 10^9 per second">,
-    Option<"cacheMib", "cache-mib", "double", /*default=*/"32",
-           "Size of the last-level cache in MiB">,
-    Option<"weightShare", "weight-share", "double", /*default=*/"0.1",
-           "Part of the time to read a weight again that computation does not hide">,
-    Option<"flagNs", "flag-ns", "double", /*default=*/"250",
-           "Time for a flag to reach another rank, in nanoseconds">
+    Option<"machineName", "machine", "std::string", /*default=*/"\"\"",
+           "Built-in machine, calibration or topology that costs are taken from">
   ];
   let statistics = [
     Statistic<"numFused", "fused", "Collectives fused">,
