@@ -330,12 +330,15 @@ TEST(Fused, ReductionsWithNorms) {
 TEST(Fused, Products) {
   for (int members : {1, 2, 3, 4})
     for (DType type : {DType::F32, DType::F64, DType::F16, DType::BF16}) {
+      // The types differ in the kernel alone, the members in the protocol.
+      if (type != DType::F32 && type != DType::BF16 && members != 2)
+        continue;
       Case c;
       c.members = members;
       c.type = type;
-      c.rows = 52 * members;
+      c.rows = 28 * members;
       c.cols = 200;
-      c.k = 40;
+      c.k = 24;
       c.packed = members % 2 == 0;
       c.residual = true;
       runCase(c, 3); // by rows
