@@ -145,8 +145,10 @@ public:
     for (unsigned i = 0; i < op->getNumOperands(); ++i) {
       Value operand = op->getOperand(i);
       BufferShape shape;
-      if (operand == op.getCollectiveInput() && numbering.inputs.count(op) &&
-          first)
+      if (!op.getCollectiveKernel().empty())
+        shape = denseShape(operand);
+      else if (operand == op.getCollectiveInput() &&
+               numbering.inputs.count(op) && first)
         shape = numbering.inputs.lookup(op);
       else if (operand == op.getCollectiveOutput())
         shape = numbering.outputs.lookup(op);

@@ -59,6 +59,10 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
   Option<bool> bucket{*this, "bucket",
                       llvm::cl::desc("Join small collectives (comm-bucket)"),
                       llvm::cl::init(true)};
+  Option<bool> fuse{*this, "fuse",
+                    llvm::cl::desc("Fuse collectives with the computation "
+                                   "around them"),
+                    llvm::cl::init(true)};
 };
 
 /// From any phase up to `options.to`; a phase that the module is already past

@@ -293,6 +293,48 @@ def CommBucket : Pass<"comm-bucket", "::mlir::ModuleOp"> {
     "::mlir::linalg::LinalgDialect"];
 }
 
+def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
+  let summary = "Make one operation of a collective and the computation around it";
+  let description = [{
+    Fuses an all_reduce or reduce_scatter with the matrix product before it and
+    with bias, residual and normalisation after it, and an all_gather of rows with
+    the product that it feeds, into one `comm.fused`. Reshapes in between and the
+    order of operands do not matter. Every member finishes a share of the rows (for
+    a product of few rows, of the columns) from the others' partial results where
+    they lie, or, where that moves fewer bytes, all rows (`every`).
+
+    A fusion is taken when the cost model (docs/cost-model.md) predicts a gain; `--explain` prints the
+    prediction, or why a collective was kept. Sums in f32 and f64 are in the order of
+    the separate operations; 16-bit types are rounded fewer times.
+
+    Before:
+    ```mlir
+    %r = comm.all_reduce @tp sum ins(%x : tensor<64x128xf32>) outs(%e : tensor<64x128xf32>) -> tensor<64x128xf32>
+    %s = linalg.generic ... ins(%r, %residual ...) { ... arith.addf ... }
+    %y = comm.kernel "rmsnorm cols=128 dtype=f32 gamma=1 rows=64" ins(%s, %g : ...) ...
+    ```
+    After:
+    ```mlir
+    %y:2 = comm.fused all_reduce @tp "fused_reduce cols=128 ... norm=rmsnorm residual=1 rows=64"
+             ins(%x, %residual, %g : ...) outs(%e0, %w : ...) ...
+    ```
+  }];
+  let options = [
+    Option<"force", "force", "bool", /*default=*/"false",
+           "Fuse whatever matches, without looking at the predicted gain">,
+    Option<"minGainPercent", "min-gain-percent", "double", /*default=*/"3",
+           "Least predicted gain, in percent of the unfused time">,
+    Option<"machineName", "machine", "std::string", /*default=*/"\"\"",
+           "Built-in machine, calibration or topology that costs are taken from">
+  ];
+  let statistics = [
+    Statistic<"numFused", "fused", "Collectives fused">,
+    Statistic<"numRefused", "kept", "Collectives kept">
+  ];
+  let dependentDialects = ["::concord::comm::CommDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def CommOrder : Pass<"comm-order", "::mlir::ModuleOp"> {
   let summary = "Give every communication operation its place in one order";
   let description = [{

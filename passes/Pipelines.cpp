@@ -140,9 +140,12 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   });
   if (to == Phase::Decomposed)
     return;
-  addPhase(manager, Phase::Ordered, [bucket](OpPassManager &pm) {
+  bool fuseCollectives = options.fuse;
+  addPhase(manager, Phase::Ordered, [bucket, fuseCollectives](OpPassManager &pm) {
     if (bucket)
       pm.addPass(createCommBucket());
+    if (fuseCollectives)
+      pm.addPass(createCommFuse());
     pm.addPass(createCommVerifyUniform());
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());

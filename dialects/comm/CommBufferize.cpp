@@ -275,7 +275,8 @@ template <typename... Ops> void attachDestination(MLIRContext *context) {
 void concord::comm::registerBufferizationModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, CommDialect *) {
     attachDestination<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp,
-                      BroadcastOp, ScatterOp, PermuteOp, KernelOp>(context);
+                      BroadcastOp, ScatterOp, PermuteOp, KernelOp, FusedOp>(
+        context);
     SendOp::attachInterface<ReadOnlyModel<SendOp>>(*context);
     // Outside the root, and where a member is its own peer, these leave their
     // outs as they are.

@@ -369,6 +369,82 @@ void StartOp::getEffects(Effects &effects) {
   addIssueEffects(effects, *this, getInput(), getInit());
 }
 
+//===----------------------------------------------------------------------===//
+// FusedOp
+//===----------------------------------------------------------------------===//
+
+CollectiveKind FusedOp::getCollectiveKind() { return getKind(); }
+FlatSymbolRefAttr FusedOp::getCollectiveDomain() { return getDomainAttr(); }
+ReductionKind FusedOp::getCollectiveReduction() {
+  return getReduction().value_or(kNone);
+}
+int64_t FusedOp::getCollectiveRoot() { return -1; }
+int64_t FusedOp::getCollectiveSplitDim() { return -1; }
+int64_t FusedOp::getCollectiveConcatDim() { return -1; }
+Value FusedOp::getCollectiveInput() { return getOperand(getShared()); }
+Value FusedOp::getCollectiveOutput() { return getInits().front(); }
+bool FusedOp::isAsync() { return false; }
+StringRef FusedOp::getCollectiveKernel() { return getDescription(); }
+Pairs FusedOp::getCollectivePairs() { return {}; }
+ArrayRef<int64_t> FusedOp::getCollectiveSendSizes() { return {}; }
+ArrayRef<int64_t> FusedOp::getCollectiveRecvSizes() { return {}; }
+
+void FusedOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), IssueResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), IssueResource::get());
+  for (OpOperand &operand : getInputsMutable())
+    if (isa<MemRefType>(operand.get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), &operand);
+  for (OpOperand &operand : getInitsMutable())
+    if (isa<MemRefType>(operand.get().getType()))
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+}
+
+LogicalResult FusedOp::verify() {
+  DomainOp domain = lookupDomain(*this, getDomainAttr());
+  if (!domain)
+    return emitOpError() << "domain " << getDomainAttr() << " is not defined";
+  if (!domain.getUniformGroupSize())
+    return emitOpError() << "runs on " << getDomainAttr()
+                         << ", whose groups differ in size";
+  bool reduces = getKind() == CollectiveKind::all_reduce ||
+                 getKind() == CollectiveKind::reduce_scatter;
+  if (!reduces && getKind() != CollectiveKind::all_gather)
+    return emitOpError() << "cannot be a " << stringifyCollectiveKind(getKind())
+                         << "; it is an all_reduce, reduce_scatter or "
+                            "all_gather";
+  if (reduces != (getCollectiveReduction() == ReductionKind::sum))
+    return emitOpError(reduces ? "needs the reduction sum"
+                               : "takes no reduction");
+  if (getDescription().empty())
+    return emitOpError("needs a description");
+  if (getInits().empty() || getInputs().empty())
+    return emitOpError("needs inputs and outs");
+  auto operands = static_cast<int64_t>(getNumOperands() - getWorkspace());
+  auto firstOut = static_cast<int64_t>(getInputs().size());
+  auto shared = static_cast<int64_t>(getShared());
+  if (shared < 0 || shared >= operands)
+    return emitOpError() << "shared " << shared << " is no operand";
+  for (int64_t index : getWritten())
+    if (index < firstOut || index >= operands)
+      return emitOpError() << "written " << index << " is no output";
+  for (Value data : getOperands())
+    if (isa<TensorType>(data.getType()) !=
+        isa<TensorType>(getOperand(0).getType()))
+      return emitOpError("mixes a tensor and a memref");
+  if (!isa<TensorType>(getOperand(0).getType()))
+    return getNumResults() ? emitOpError("on memrefs has no result")
+                           : success();
+  if (getNumResults() != getInits().size())
+    return emitOpError() << "has " << getNumResults() << " results for "
+                         << getInits().size() << " outs";
+  for (auto [init, result] : llvm::zip(getInits(), getResults()))
+    if (init.getType() != result.getType())
+      return emitOpError() << "result type " << result.getType()
+                           << " differs from outs type " << init.getType();
+  return success();
+}
+
 /// Whether `value` is `buffer` or a view of it.
 static bool isViewOf(Value value, Value buffer) {
   while (value != buffer) {

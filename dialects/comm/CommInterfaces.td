@@ -46,6 +46,10 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
       "::mlir::Value", "getCollectiveOutput">,
     InterfaceMethod<"Whether the operation only starts and a comm.wait ends it.",
       "bool", "isAsync">,
+    InterfaceMethod<[{
+      Description of the kernel that the operation is one with, whose operands
+      its operands are; empty for plain communication.}],
+      "::llvm::StringRef", "getCollectiveKernel", (ins), [{}], [{ return {}; }]>,
     InterfaceMethod<"The stream (lane) within its program; 0 unless assigned.",
       "int64_t", "getLane", (ins), [{}], [{
         if (auto attr = $_op->template getAttrOfType<::mlir::IntegerAttr>("lane"))

@@ -343,6 +343,50 @@ def Comm_BarrierOp : Comm_IssueOp<"barrier", (ins), (ins)> {
   let assemblyFormat = "$domain attr-dict";
 }
 
+def Comm_FusedOp : Comm_Op<"fused", [AttrSizedOperandSegments,
+      DestinationStyleOpInterface,
+      DeclareOpInterfaceMethods<CollectiveOpInterface, [
+        "getCollectiveKind", "getCollectiveDomain", "getCollectiveReduction",
+        "getCollectiveRoot", "getCollectiveSplitDim", "getCollectiveConcatDim",
+        "getCollectivePairs", "getCollectiveSendSizes",
+        "getCollectiveRecvSizes", "getCollectiveInput", "getCollectiveOutput", "isAsync",
+        "getCollectiveKernel"]>,
+      DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "A collective that is one with the computation around it";
+  let description = [{
+    Runs the fused kernel of `description` (kernel.h) as the collective `kind`: to
+    the order, the plan and the runtime it is an issue like any other. `ins` are
+    the kernel's inputs; `outs` are its outputs and, with `workspace`, scratch
+    memory. Of all these operands in order, number `shared` is what other members
+    read, and those in `written` are what they write; both until the operation
+    completes. The shared operand may be an output: partial sums.
+
+    Example, all_reduce + residual + RMSNorm on two ranks:
+    ```mlir
+    %r:2 = comm.fused all_reduce @tp
+        "fused_reduce cols=64 dtype=f32 gamma=1 members=2 norm=rmsnorm residual=1 rows=8"
+        ins(%x, %res, %g : tensor<8x64xf32>, tensor<8x64xf32>, tensor<64xf32>)
+        outs(%y, %w : tensor<8x64xf32>, tensor<512xi8>)
+        {reduction = 1 : i32, shared = 0 : i64, workspace, written = array<i64: 3>}
+        -> tensor<8x64xf32>, tensor<512xi8>
+    ```
+  }];
+  let arguments = (ins Comm_CollectiveKind:$kind, FlatSymbolRefAttr:$domain,
+                       StrAttr:$description, OptionalAttr<Comm_ReductionKind>:$reduction,
+                       I64Attr:$shared, DenseI64ArrayAttr:$written,
+                       Variadic<Comm_Data>:$inputs, Variadic<Comm_Data>:$inits,
+                       UnitAttr:$workspace);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    $kind $domain $description `ins` `(` $inputs `:` type($inputs) `)`
+    `outs` `(` $inits `:` type($inits) `)` attr-dict (`->` type($results)^)?
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getInitsMutable(); }
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Asynchronous form
 //===----------------------------------------------------------------------===//

@@ -221,6 +221,48 @@ public:
     return kOk;
   }
 
+  bool product(ProductShape &out) const override {
+    const GemmShape &s = parsed.shape;
+    if (parsed.batch.count != 1 || !parsed.batch.dims.empty())
+      return false;
+    out = {s.m, s.n, s.k, elementSize, s.transA};
+    return true;
+  }
+
+  uint64_t blockWorkspace(int64_t rows, int64_t columns) const override {
+    GemmShape s = parsed.shape;
+    s.m = rows;
+    s.n = columns;
+    return table.workspace(type, s);
+  }
+
+  void runBlock(const ProductBlock &b, void *const *pointers,
+                void *workspace) const override {
+    GemmShape s = parsed.shape;
+    s.m = b.rows;
+    s.n = b.columns;
+    uint32_t next = 2;
+    auto at = [&](void *pointer, int64_t offset) {
+      return static_cast<char *>(pointer) + offset * int64_t(elementSize);
+    };
+    int64_t within = b.row * s.ldc + b.column;
+    GemmOperands o;
+    int64_t aRow = b.row - b.firstRowOfA;
+    o.a = at(pointers[0], s.transA ? aRow : aRow * s.lda);
+    o.b = at(pointers[1], s.packed   ? b.column * s.k
+                          : s.transB ? b.column * s.ldb
+                                     : b.column);
+    if (s.bias != Bias::None)
+      o.bias = at(pointers[next++], s.bias == Bias::Row   ? b.column
+                                    : s.bias == Bias::Col ? b.row
+                                                          : within);
+    if (s.residual)
+      o.residual = at(pointers[next++], within);
+    o.c = at(pointers[next], within);
+    Poller poller;
+    table.run(type, s, o, workspace, poller);
+  }
+
   int32_t run(void *const *pointers, void *workspace) const override {
     const GemmShape &s = parsed.shape;
     uint32_t next = 2;

@@ -129,6 +129,22 @@ private:
 /// dimension is negative.
 int64_t elementCount(const std::vector<int64_t> &dims, size_t elementSize = 1);
 
+/// A floating product without batch dimensions, for kernels that contain one
+/// and do it block by block.
+struct ProductShape {
+  int64_t m = 0, n = 0, k = 0;
+  size_t elementSize = 0;
+  bool transA = false;
+};
+
+/// Rows [row, row + rows) and columns [column, column + columns) of C; column
+/// is a multiple of kProductColumns. The pointer of A is to row firstRowOfA.
+struct ProductBlock {
+  int64_t row = 0, rows = 0, column = 0, columns = 0, firstRowOfA = 0;
+};
+/// A multiple of the panels' width in every CPU class.
+constexpr int64_t kProductColumns = 64;
+
 class Kernel {
 public:
   virtual ~Kernel() = default;
@@ -145,6 +161,15 @@ public:
   /// aligned and may be null if workspaceBytes is 0. On failure, returns a code
   /// after setLastError.
   virtual int32_t run(void *const *pointers, void *workspace) const = 0;
+
+  /// A kernel that is one with a collective (kernel.h); null for all others.
+  virtual const concord_fused_info *fused() const { return nullptr; }
+  virtual int32_t step(const concord_fused_step &step) const;
+
+  /// Whether blocks can be had, and of what product.
+  virtual bool product(ProductShape &) const { return false; }
+  virtual uint64_t blockWorkspace(int64_t, int64_t) const { return 0; }
+  virtual void runBlock(const ProductBlock &, void *const *, void *) const {}
 };
 
 /// Sets concord_kernel_last_error of this thread without allocating (cut at 511
@@ -179,6 +204,7 @@ std::unique_ptr<Kernel> make(const Description &description) {
   return std::make_unique<K>(description);
 }
 
+void registerFused(Registry &);
 void registerGemm(Registry &);
 void registerRows(Registry &);
 void registerAttention(Registry &);

@@ -37,6 +37,10 @@ int32_t Kernel::pack(const void *, void *) const {
   return setLastError(kInvalidArgument, "this kernel packs no input");
 }
 
+int32_t Kernel::step(const concord_fused_step &) const {
+  return setLastError(kNotSupported, "this kernel has no steps");
+}
+
 void Registry::add(std::string_view name, Factory factory) {
   auto at = std::lower_bound(
       items.begin(), items.end(), name,
@@ -80,6 +84,7 @@ using namespace concord::kernels;
 
 struct concord_kernel {
   std::unique_ptr<Kernel> kernel;
+  uint64_t identity = 0;
 };
 
 extern "C" {
@@ -98,6 +103,11 @@ int32_t concord_kernel_create(const char *description, concord_kernel **out,
       notSupported("there is no kernel called '" + parsed.name() + "'");
     auto handle = std::make_unique<concord_kernel>();
     handle->kernel = factory(parsed);
+    handle->identity = 0xcbf29ce484222325;
+    for (size_t i = 0; i < length; ++i)
+      handle->identity =
+          (handle->identity ^ static_cast<unsigned char>(description[i])) *
+          0x100000001b3;
     parsed.requireAllRead();
     if (info) {
       concord_kernel_info full = {};
@@ -133,6 +143,28 @@ int32_t concord_kernel_pack(const concord_kernel *kernel, const void *weight,
 int32_t concord_kernel_run(const concord_kernel *kernel, void *const *pointers,
                            void *workspace) {
   return kernel->kernel->run(pointers, workspace);
+}
+
+int32_t concord_kernel_fused(const concord_kernel *kernel,
+                             concord_fused_info *info) {
+  if (!kernel || !info)
+    return setLastError(kInvalidArgument,
+                        "concord_kernel_fused: null argument");
+  const concord_fused_info *fused = kernel->kernel->fused();
+  if (!fused)
+    return setLastError(kNotSupported,
+                        "this kernel is not one with a collective");
+  concord_fused_info full = *fused;
+  full.struct_size = info->struct_size;
+  full.identity = kernel->identity;
+  memcpy(info, &full,
+         std::min<size_t>(info->struct_size, sizeof(concord_fused_info)));
+  return kOk;
+}
+
+int32_t concord_kernel_step(const concord_kernel *kernel,
+                            const concord_fused_step *step) {
+  return kernel->kernel->step(*step);
 }
 
 const char *concord_kernel_target(void) { return targetName(target()); }

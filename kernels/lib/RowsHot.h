@@ -50,11 +50,36 @@ struct NormOperands {
   void *sum = nullptr; ///< x + residual
 };
 
+/// The end of a reduction: the members' parts are added in group order, then
+/// bias and residual, then the row is normalised, and goes to all targets.
+struct CombineShape {
+  int64_t rows = 0, cols = 0; ///< of the block
+  int64_t ld = 0;             ///< elements from row to row, of all operands
+  int members = 1, targets = 1;
+  bool norm = false, rms = false;
+  double eps = 0;
+  bool stream = false; ///< store past the caches
+};
+
+constexpr int kMostMembers = 64;
+
+/// Addresses of the block's first element.
+struct CombineOperands {
+  const void *parts[kMostMembers] = {};
+  const void *bias = nullptr, *residual = nullptr;
+  const void *gamma = nullptr, *beta = nullptr;
+  void *y[kMostMembers] = {};
+  void *sum[kMostMembers] = {}; ///< parts + bias + residual; null: not wanted
+};
+
 struct RowsTable {
   void (*softmax)(GemmType, const SoftmaxShape &, const void *x,
                   const void *mask, void *y, void *workspace, Poller &);
   void (*norm)(GemmType, const NormShape &, const NormOperands &,
                void *workspace, Poller &);
+  /// Workspace: a row of sums and a row of elements, each padded to 64 bytes.
+  void (*combine)(GemmType, const CombineShape &, const CombineOperands &,
+                  void *workspace, Poller &);
 };
 
 extern const RowsTable rowsTable_v2, rowsTable_v3, rowsTable_v4,

@@ -62,6 +62,14 @@ std::string describeLocation(Location loc) {
   return "unknown";
 }
 
+BufferShape denseShape(Value value) {
+  auto type = cast<ShapedType>(value.getType());
+  BufferShape shape;
+  shape.innerBytes = shape.strideBytes =
+      type.getNumElements() * elementBytes(type.getElementType());
+  return shape;
+}
+
 BufferShape bufferShape(comm::CollectiveOpInterface op, bool isInput) {
   Value value = isInput ? op.getCollectiveInput() : op.getCollectiveOutput();
   auto type = cast<ShapedType>(value.getType());
@@ -97,8 +105,7 @@ private:
   LogicalResult issue(comm::CollectiveOpInterface op);
   LogicalResult slot(comm::CollectiveOpInterface op, plan::Issue &issue);
   LogicalResult launch(comm::GroupOp op, plan::Node &node);
-  plan::Buffer buffer(Value value, comm::CollectiveOpInterface op,
-                      bool isInput);
+  plan::Buffer buffer(Value value, BufferShape shape);
 
   ModuleOp module;
   bool buffers;
@@ -116,10 +123,8 @@ private:
 } // namespace
 
 /// Where `value` lies: follows views to the arena, an input or an output.
-plan::Buffer Builder::buffer(Value value, comm::CollectiveOpInterface op,
-                             bool isInput) {
+plan::Buffer Builder::buffer(Value value, BufferShape shape) {
   plan::Buffer result;
-  BufferShape shape = bufferShape(op, isInput);
   result.outer = shape.outer;
   result.innerBytes = shape.innerBytes;
   result.strideBytes = shape.strideBytes;
@@ -233,6 +238,7 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
     if (auto uniform = domainOp.getUniformGroupSize())
       size = *uniform;
     uint64_t count = type.getNumElements();
+    issue.fused = op.getCollectiveKernel().str();
     switch (op.getCollectiveKind()) {
     case comm::CollectiveKind::reduce_scatter:
     case comm::CollectiveKind::scatter:
@@ -272,11 +278,14 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   for (auto [source, target] : op.getCollectivePairs())
     issue.pairs.push_back(
         {static_cast<int32_t>(source), static_cast<int32_t>(target)});
-  if (buffers) {
+  if (buffers && !issue.fused.empty()) {
+    for (Value operand : op->getOperands())
+      issue.buffers.push_back(buffer(operand, denseShape(operand)));
+  } else if (buffers) {
     if (input)
-      issue.buffers.push_back(buffer(input, op, true));
+      issue.buffers.push_back(buffer(input, bufferShape(op, true)));
     if (output)
-      issue.buffers.push_back(buffer(output, op, false));
+      issue.buffers.push_back(buffer(output, bufferShape(op, false)));
   }
   sites[op] = current->issues.size();
   current->issues.push_back(std::move(issue));

@@ -33,6 +33,8 @@ mlir::FailureOr<plan::Plan> buildPlan(mlir::ModuleOp module, bool buffers);
 struct BufferShape {
   uint64_t outer = 1, innerBytes = 0, strideBytes = 0;
 };
+/// All of a value as one run of bytes.
+BufferShape denseShape(mlir::Value value);
 BufferShape bufferShape(comm::CollectiveOpInterface op, bool isInput);
 
 /// Bytes of one element in memory.

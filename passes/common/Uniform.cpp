@@ -36,6 +36,9 @@ namespace concord {
 /// Whether every member of `domain`'s groups gets the same value from `op`.
 static bool makesEqual(comm::CollectiveOpInterface op,
                        FlatSymbolRefAttr domain) {
+  // What a fused kernel makes of it may differ: a product with other weights.
+  if (!op.getCollectiveKernel().empty())
+    return false;
   switch (op.getCollectiveKind()) {
   case comm::CollectiveKind::all_reduce:
   case comm::CollectiveKind::all_gather:

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "abi/Api.h"
+#include "engine/Fused.h"
 #include "gate/Gate.h"
 
 #include <utility>
@@ -435,6 +436,26 @@ int32_t concord_barrier(concord_comm *comm, concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
   Call call(*comm, Kind::Barrier, 0, 0);
   return call.run(stream);
+}
+
+int32_t concord_fused(concord_comm *comm, const concord_kernel *kernel,
+                      const concord_buffer *buffers, uint32_t numBuffers) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(kernel);
+  CONCORD_NOT_NULL(buffers);
+  Context &context = *comm->context;
+  return guarded([&] {
+    CONCORD_ENTER(context);
+    std::unique_ptr<Fused> fused = makeFused(kernel);
+    Op op;
+    int32_t status = prepareFused(op, *comm, *fused, buffers, numBuffers);
+    if (status == CONCORD_OK)
+      status = runNow(op);
+    for (void *block : fused->bounce)
+      if (block)
+        context.heap.release(block);
+    return status;
+  });
 }
 
 int32_t concord_round_decision(concord_comm *comm, int32_t root,

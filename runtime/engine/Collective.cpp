@@ -19,6 +19,7 @@
 #include "algorithms/Direct.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
+#include "engine/Fused.h"
 
 #include <algorithm>
 #include <cstring>
@@ -105,8 +106,9 @@ bool symmetric(const Op &op) {
   }
 }
 
-/// Words for one side of a mismatch.
-std::string fingerprintText(uint64_t print) {
+} // namespace
+
+std::string concord::rt::fingerprintText(uint64_t print) {
   Kind kind = Kind(print & 15);
   DType type = DType(print >> 4 & 15);
   auto reduction = unsigned(print >> 8 & 7);
@@ -122,12 +124,19 @@ std::string fingerprintText(uint64_t print) {
     text += ", " + std::string(dtypeName(type));
   if (reduction)
     text += std::string(", ") + kNames[reduction];
-  if (root >= 0 && kind == Kind::Permute)
+  bool fused =
+      root >= 0 && (kind == Kind::AllReduce || kind == Kind::ReduceScatter ||
+                    kind == Kind::AllGather);
+  if (fused)
+    text += ", fused with a kernel of hash " + std::to_string(root);
+  else if (root >= 0 && kind == Kind::Permute)
     text += ", pairs' hash " + std::to_string(root);
   else if (root >= 0)
     text += ", root " + std::to_string(root);
   return text + ")";
 }
+
+namespace {
 
 uint64_t hashBytes(const void *data, size_t bytes) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -587,6 +596,8 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
 }
 
 Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
+  if (op.fused)
+    return advanceFused(op);
   Comm &comm = *op.comm;
   for (;;) {
     switch (op.state) {
@@ -700,6 +711,8 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
 }
 
 uint64_t concord::rt::missingMembers(const Op &op) {
+  if (op.fused)
+    return missingFused(op);
   const Comm &comm = *op.comm;
   uint64_t mask = 0;
   for (int r = 0; r < comm.size; ++r) {

@@ -26,6 +26,8 @@ static bool isMessage(const Op &op) {
 }
 
 static bool mayStart(const Op &op) {
+  if (op.busy)
+    return false;
   if (op.parent)
     return op.parent->started;
   return !op.stream || op.stream->head == &op;
@@ -87,6 +89,7 @@ Op *concord::rt::takeOp(Context &context) {
   context.spare.pop_back();
   op->reset();
   op->request = OpRequest();
+  op->fused = nullptr;
   return op;
 }
 

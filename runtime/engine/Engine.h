@@ -64,6 +64,9 @@ void giveBack(Context &context, Op *op);
 /// Fail `op` and mark its communicator broken for all members.
 void breakComm(Op &op, int32_t status);
 
+/// Words for one side of a mismatch: what an operation's fingerprint says.
+std::string fingerprintText(uint64_t print);
+
 /// "all_reduce #12 of 'tp' at site 3 (layer.0/MatMul)"
 std::string describe(const Op &op);
 

@@ -58,6 +58,8 @@ struct View {
   bool staged = false; ///< lies in staging memory
 };
 
+struct Fused;
+
 struct Op {
   OpRequest request;
   uint64_t number = 0;   ///< of the issue on this rank, from 1
@@ -66,6 +68,7 @@ struct Op {
   uint64_t launch = 0;   ///< number of the first issue that starts with it
   issuelog::Record *record = nullptr; ///< in the issue log, or null
   bool admitted = false;              ///< holds a slot of the device
+  Fused *fused = nullptr; ///< its work is done by a kernel, see Fused.h
   concord_comm *comm = nullptr;
   ReduceFunction reduce = nullptr;
   StoreFunction reduceStored = nullptr, reduceStreamed = nullptr;
@@ -94,6 +97,7 @@ struct Op {
   bool streamed = false;  ///< stores go past the caches
   bool shared = false;    ///< broadcast: every member carries a share to all
   bool exchange = false;  ///< all_to_all: in place at all members
+  bool busy = false;      ///< inside a kernel's step
   int32_t status = 0;
 
   uint64_t segment = 0;      ///< first byte, within a chunk, of this segment

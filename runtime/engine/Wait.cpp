@@ -56,7 +56,8 @@ const char *concord::rt::kindName(Kind kind) {
 }
 
 std::string concord::rt::describe(const Op &op) {
-  std::string text = kindName(op.request.kind);
+  std::string text = op.fused ? "fused " : "";
+  text += kindName(op.request.kind);
   bool message = op.request.kind == Kind::Send || op.request.kind == Kind::Recv;
   text += " #" + std::to_string(message ? op.ticket + 1 : op.sequence);
   text += " of '" + (op.comm ? op.comm->name : std::string("?")) + "'";

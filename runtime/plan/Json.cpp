@@ -142,6 +142,7 @@ public:
       out += '}';
     });
     text("location", x.location);
+    text("fused", x.fused);
     out += '}';
   }
   void node(const Node &n) {

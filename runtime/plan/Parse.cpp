@@ -176,6 +176,7 @@ public:
       return b;
     });
     x.location = string();
+    x.fused = string();
     return x;
   }
 
@@ -206,7 +207,7 @@ public:
     p.issuer = string();
     std::vector<bool> seen(plan.world);
     p.ranks = ranks(plan.world, seen);
-    p.issues = list<Issue>(57, "issues", [&] { return issue(plan); });
+    p.issues = list<Issue>(61, "issues", [&] { return issue(plan); });
     for (const Issue &x : p.issues)
       for (uint32_t site : x.members)
         if (x.kind != Kind::Group || site >= p.issues.size() ||

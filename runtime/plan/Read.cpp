@@ -124,6 +124,7 @@ Issue issueOf(const json &object, const Plan &plan) {
     x.buffers.push_back(b);
   }
   x.location = take<std::string>(object, "location");
+  x.fused = take<std::string>(object, "fused");
   return x;
 }
 

@@ -106,6 +106,7 @@ public:
       u64(buffer.strideBytes);
     });
     string(issue.location);
+    string(issue.fused);
   }
   void node(const Node &n) {
     u8(uint8_t(n.type));

@@ -23,6 +23,43 @@
 using namespace concord;
 using namespace concord::rt;
 
+// A library without kernels loads programs that need none.
+extern "C" {
+__attribute__((weak)) int32_t concord_kernel_create(const char *,
+                                                    concord_kernel **,
+                                                    concord_kernel_info *);
+__attribute__((weak)) const char *concord_kernel_last_error(void);
+}
+
+static void prepareFusedSite(concord_program &program, Site &site) {
+  const plan::Issue &issue = *site.issue;
+  if (!concord_kernel_create)
+    raise(CONCORD_ERROR_NOT_SUPPORTED, "%s needs kernels, this library has none",
+          program.path.c_str());
+  if (concord_kernel_create(issue.fused.c_str(), &site.kernel, nullptr) !=
+      CONCORD_OK)
+    raise(CONCORD_ERROR_KERNEL, "%s: site %zu (%s), kernel %s: %s",
+          program.path.c_str(), program.sites.size() - 1,
+          issue.location.c_str(), issue.fused.c_str(),
+          concord_kernel_last_error());
+  site.fused = makeFused(site.kernel);
+  const concord_fused_info &info = site.fused->info;
+  bool scratch = info.workspace_bytes != 0;
+  // The compiler planned for these; another library's kernel may differ.
+  bool same = Kind(info.kind) == issue.kind &&
+              Reduction(info.reduction) == issue.reduction &&
+              DType(info.dtype) == issue.dtype && info.count == issue.count &&
+              issue.buffers.size() == info.num_operands + scratch;
+  if (same && scratch)
+    same = issue.buffers.back().innerBytes >= info.workspace_bytes;
+  if (!same)
+    raise(CONCORD_ERROR_KERNEL,
+          "%s: site %zu (%s): the plan does not fit the kernel '%s'; compile "
+          "again with the comm-opt of this library",
+          program.path.c_str(), program.sites.size() - 1,
+          issue.location.c_str(), issue.fused.c_str());
+}
+
 void concord::rt::prepareSites(concord_program &program) {
   Context &context = *program.context;
   const plan::Plan &plan = program.plan;
@@ -67,6 +104,9 @@ void concord::rt::prepareSites(concord_program &program) {
       made.emplace_back(key, site.comm);
       program.comms.push_back(site.comm);
     }
+
+    if (!issue.fused.empty())
+      prepareFusedSite(program, site);
 
     OpRequest &r = site.op.request;
     uint64_t element = dtypeSize(issue.dtype);
@@ -142,6 +182,11 @@ static int32_t fill(Context &context, Site &site, uint32_t index,
     return fail(CONCORD_ERROR_BUSY,
                 "%s is issued again before it was waited for",
                 describe(op).c_str());
+  if (site.fused) {
+    used = numBuffers;
+    op.reset();
+    return prepareFused(op, *site.comm, *site.fused, buffers, numBuffers);
+  }
   // One buffer stands for input and output in place.
   uint32_t wanted =
       std::min(bufferCount(issue.kind),

@@ -529,6 +529,14 @@ void concord::rt::dropProgram(concord_program *program) {
     for (concord_kernel *kernel : set.kernels)
       if (kernel)
         concord_kernel_destroy(kernel);
+  for (Site &site : program->sites) {
+    if (site.fused)
+      for (void *block : site.fused->bounce)
+        if (block)
+          context.heap.release(block);
+    if (site.kernel)
+      concord_kernel_destroy(site.kernel);
+  }
   for (void *block : program->heapBlocks)
     context.heap.release(block);
   void *library = program->library;

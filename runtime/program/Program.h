@@ -15,6 +15,7 @@
 
 #include "concord/extent.h"
 #include "context/Context.h"
+#include "engine/Fused.h"
 #include "program/Weights.h"
 
 #include <deque>
@@ -54,6 +55,8 @@ struct Site {
   Comm *comm = nullptr; ///< null for a group
   Op op;
   bool takesPart = true;
+  std::unique_ptr<Fused> fused; ///< when it is one with a kernel
+  concord_kernel *kernel = nullptr;
   std::vector<uint64_t> sendBytes, receiveBytes;
 };
 

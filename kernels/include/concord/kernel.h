@@ -67,6 +67,70 @@ int32_t concord_kernel_pack(const concord_kernel *kernel, const void *weight,
 int32_t concord_kernel_run(const concord_kernel *kernel, void *const *pointers,
                            void *workspace);
 
+/*===-- Kernels that are one with a collective ----------------------------===
+ *
+ * A fused kernel communicates: it is not run, but issued as the collective of its
+ * site (or by concord_fused), and the runtime calls its steps when the members'
+ * data are there. The work of every member is cut into `parts` equal parts, and
+ * the members own shares of the result. The kernel never waits and touches no
+ * flags; between two steps the engine may look after other operations.
+ *
+ *   produce(owner, part)  compute what another member's part needs from this one
+ *                         into the shared operand; needs nothing of others
+ *   combine(part)         finish a part of the own share: reads all members'
+ *                         shared operand, writes the written operands
+ *   consume(owner, part)  compute from the owner's shared operand where it lies
+ *
+ * Operands are dense. `run` of such a kernel returns an error. */
+
+enum {
+  CONCORD_STEP_PRODUCE = 0,
+  CONCORD_STEP_COMBINE = 1,
+  CONCORD_STEP_CONSUME = 2
+};
+
+#define CONCORD_FUSED_MAX_OPERANDS 16
+
+typedef struct concord_fused_info {
+  uint32_t struct_size;
+  uint32_t kind;      /* of the collective: CONCORD_KIND_* */
+  uint32_t reduction; /* CONCORD_REDUCTION_* */
+  uint32_t dtype;
+  uint32_t members;   /* of the group it is made for */
+  uint32_t parts;     /* of one member's share */
+  uint32_t produces;  /* 1: parts of others are produced before they combine */
+  uint32_t gathers;   /* 1: only consume steps; 0: combine */
+  uint32_t shared;    /* operand (inputs, then outputs) that others read */
+  uint32_t written;   /* bit i: operand i is written by others, too */
+  uint32_t num_operands; /* without the workspace */
+  uint32_t reserved;
+  uint64_t identity;  /* hash of the description */
+  uint64_t count;     /* as in the plan table */
+  uint64_t workspace_bytes;
+  uint64_t operand_bytes[CONCORD_FUSED_MAX_OPERANDS]; /* 0: not looked at */
+} concord_fused_info;
+
+/* What a fused kernel needs, or CONCORD_ERROR_NOT_SUPPORTED for any other. */
+int32_t concord_kernel_fused(const concord_kernel *kernel,
+                             concord_fused_info *info);
+
+typedef struct concord_fused_step {
+  uint32_t struct_size;
+  uint32_t what;   /* CONCORD_STEP_* */
+  uint32_t me;     /* group rank of this member */
+  uint32_t owner;
+  uint32_t part;
+  uint32_t stream; /* 1: store results past the caches */
+  void *const *pointers;       /* this member's operands */
+  void *const *const *peers;   /* peers[operand][member], for the shared and the
+                                  written ones; own pointers included */
+  void *workspace;
+} concord_fused_step;
+
+/* Do one step; as `run`, it neither waits nor allocates. */
+int32_t concord_kernel_step(const concord_kernel *kernel,
+                            const concord_fused_step *step);
+
 /* Name of the CPU class chosen on this machine: "x86-64-v4", "x86-64-v3",
  * "x86-64-v2", "aarch64". Packed layouts are valid for one class only. */
 const char *concord_kernel_target(void);

@@ -188,6 +188,121 @@ void normRows(const NormShape &s, const NormOperands &o,
   }
 }
 
+/// Copy a finished row to where it belongs.
+INLINE void deliver(void *to, const void *from, int64_t bytes, bool stream) {
+#if defined(__x86_64__)
+  if (stream && bytes >= 256) {
+    char *target = static_cast<char *>(to);
+    const char *source = static_cast<const char *>(from);
+    int64_t at = -reinterpret_cast<uintptr_t>(target) & 63;
+    __builtin_memcpy(target, source, size_t(at));
+    for (; at + 64 <= bytes; at += 64)
+      for (int i = 0; i < 64; i += 16)
+        _mm_stream_si128(reinterpret_cast<__m128i *>(target + at + i),
+                         _mm_loadu_si128(reinterpret_cast<const __m128i *>(
+                             source + at + i)));
+    __builtin_memcpy(target + at, source + at, size_t(bytes - at));
+    return;
+  }
+#endif
+  __builtin_memcpy(to, from, size_t(bytes));
+}
+
+template <class T>
+void combineRows(const CombineShape &s, const CombineOperands &o,
+                 char *workspace, Poller &poller) {
+  using L = Lane<T>;
+  using S = typename L::S;
+  using V = typename L::V;
+  using LS = Lane<S>;
+  constexpr int W = L::width;
+  S *row = reinterpret_cast<S *>(workspace);
+  T *out = reinterpret_cast<T *>(
+      workspace + roundUp(roundUp(s.cols, 16) * int64_t(sizeof(S)), 64));
+  const T *bias = static_cast<const T *>(o.bias);
+  const T *residual = static_cast<const T *>(o.residual);
+  const T *gamma = static_cast<const T *>(o.gamma);
+  const T *beta = static_cast<const T *>(o.beta);
+  const int64_t bytes = s.cols * int64_t(sizeof(T));
+  const S count = S(s.cols);
+  auto load = [](const T *from, int64_t left) {
+    return left >= W ? L::load(from) : L::load(from, left);
+  };
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const int64_t at = r * s.ld;
+    const T *first = static_cast<const T *>(o.parts[0]) + at;
+    for (int64_t j = 0; j < s.cols; j += W) {
+      int64_t left = s.cols - j;
+      V v = load(first + j, left);
+      for (int m = 1; m < s.members; ++m)
+        v = v + load(static_cast<const T *>(o.parts[m]) + at + j, left);
+      if (bias)
+        v = v + load(bias + j, left);
+      if (residual)
+        v = v + load(residual + at + j, left);
+      LS::store(row + j, v); // lanes past the end are 0
+      if (!s.norm || o.sum[0]) {
+        if (left >= W)
+          L::store(out + j, v);
+        else
+          L::store(out + j, v, left);
+      }
+    }
+    void *const *plain = s.norm ? o.sum : o.y;
+    if (plain[0])
+      for (int t = 0; t < s.targets; ++t)
+        deliver(static_cast<T *>(plain[t]) + at, out, bytes, s.stream);
+    if (s.norm) {
+      S mean = 0;
+      if (!s.rms)
+        mean = sumOver(row, s.cols, [](V v, int64_t, int64_t) { return v; }) /
+               count;
+      S square = sumOver(row, s.cols, [&](V v, int64_t, int64_t lanes) {
+        V d = v - V(mean);
+        if (lanes < W)
+          for (int i = int(lanes); i < W; ++i)
+            d[i] = 0;
+        return d * d;
+      });
+      const V factor = V(inverseRoot(square / count + S(s.eps)));
+      for (int64_t j = 0; j < s.cols; j += W) {
+        int64_t left = s.cols - j;
+        V v = (LS::load(row + j) - V(mean)) * factor;
+        if (gamma)
+          v = v * load(gamma + j, left);
+        if (beta)
+          v = v + load(beta + j, left);
+        if (left >= W)
+          L::store(out + j, v);
+        else
+          L::store(out + j, v, left);
+      }
+      for (int t = 0; t < s.targets; ++t)
+        deliver(static_cast<T *>(o.y[t]) + at, out, bytes, s.stream);
+    }
+    poller.work(s.cols * (1 + s.members) / 4 + 10);
+  }
+#if defined(__x86_64__)
+  // Release stores alone do not order streamed ones.
+  if (s.stream)
+    _mm_sfence();
+#endif
+}
+
+void combine(GemmType type, const CombineShape &s, const CombineOperands &o,
+             void *workspace, Poller &poller) {
+#define CASE(tag, T)                                                           \
+  case GemmType::tag:                                                          \
+    return combineRows<T>(s, o, static_cast<char *>(workspace), poller);
+  switch (type) {
+    CASE(F32, float)
+    CASE(F64, double)
+    CASE(F16, Half)
+    CASE(BF16, BFloat)
+  }
+#undef CASE
+}
+
 void softmax(GemmType type, const SoftmaxShape &s, const void *x,
              const void *mask, void *y, void *workspace, Poller &poller) {
 #define CASE(tag, T)                                                           \
@@ -221,6 +336,6 @@ void norm(GemmType type, const NormShape &s, const NormOperands &o,
 } // namespace
 
 extern const RowsTable CONCORD_HOT_TABLE(rowsTable);
-const RowsTable CONCORD_HOT_TABLE(rowsTable) = {softmax, norm};
+const RowsTable CONCORD_HOT_TABLE(rowsTable) = {softmax, norm, combine};
 
 } // namespace concord::kernels

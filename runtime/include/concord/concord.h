@@ -544,6 +544,11 @@ typedef struct concord_program_info {
   X("collective", int32_t, concord_barrier,                                    \
     (concord_comm * comm, concord_stream * stream),                            \
     "Completed when every member has issued it.")                              \
+  X("collective", int32_t, concord_fused,                                      \
+    (concord_comm * comm, const struct concord_kernel *kernel,                 \
+     const concord_buffer *buffers, uint32_t num_buffers),                     \
+    "The collective that a fused kernel (kernel.h) is one with. Buffers are "  \
+    "its inputs, outputs, and workspace if it needs one. Returns when done.")  \
   X("collective", int32_t, concord_round_decision,                             \
     (concord_comm * comm, int32_t root, uint64_t *bits),                       \
     "Root's *bits, the optional slots used in this round, at every member.")

@@ -72,6 +72,9 @@ struct Issue {
   std::vector<uint32_t> members; ///< sites inside a Group
   std::vector<Buffer> buffers;   ///< inputs, then outputs
   std::string location;          ///< the model's own node name, or file:line
+  std::string fused;             ///< description of the kernel that this is one
+                                 ///< with (kernel.h), whose operands the buffers
+                                 ///< are then; "" for a plain operation
 };
 
 /// The order of issues in a program.

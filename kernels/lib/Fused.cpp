@@ -1,0 +1,334 @@
+//===- Fused.cpp - Kernels that are one with a collective -----------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// `fused_reduce`: an all_reduce or reduce_scatter with what comes before it (a
+// matrix product) and after it (bias, residual, normalisation). `fused_gather`:
+// an all_gather of the rows of A with the product that uses them. The runtime
+// calls the steps (engine/Fused.cpp); docs/kernels.md lists the keys.
+//
+// The rows, or for few rows the columns, of the result are divided among the
+// members; each finishes its own share from all members' partial results, in
+// group order, so that the bits are those of the separate operations for f32
+// and f64. With 16-bit types the sum stays in f32 up to the end: fewer
+// roundings.
+//
+//===----------------------------------------------------------------------===//
+
+#include "RowsHot.h"
+#include "Select.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace concord::kernels {
+namespace {
+
+// Numbers of concord.h, which this room does not include.
+constexpr uint32_t kAllReduce = 1, kAllGather = 2, kReduceScatter = 3, kSum = 1;
+
+/// Rows of a product per part: enough to repay reading B once more, few enough
+/// for the partial sums to stay in L2 until the owner reads them.
+constexpr int64_t kProductRows = 112;
+/// Bytes of a part without a product: between two looks at other operations.
+constexpr int64_t kPlainBytes = 128 << 10;
+
+int64_t roundTo(int64_t value, int64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+class Fused : public Kernel {
+public:
+  const concord_fused_info *fused() const override { return &info; }
+  int32_t run(void *const *, void *) const override {
+    return setLastError(kInvalidArgument,
+                        "a kernel that is one with a collective is issued, not "
+                        "run");
+  }
+  int32_t pack(const void *weight, void *packed) const override {
+    return inner ? inner->pack(weight, packed) : Kernel::pack(weight, packed);
+  }
+
+protected:
+  void common(const Description &d) {
+    info.struct_size = sizeof info;
+    info.members = uint32_t(d.size("members", 1, kMostMembers));
+    members = int(info.members);
+    info.dtype = uint32_t(d.dtype("dtype"));
+    type = floatType(d);
+  }
+
+  /// The kernel in key `product`.
+  void readProduct(const Description &d) {
+    Description text = Description::parse(d.string("product"));
+    if (text.name() != "gemm")
+      d.fail("product", "is not a gemm");
+    inner = Registry::all().find("gemm")(text);
+    text.requireAllRead();
+    if (!inner->product(shape))
+      d.unsupported("product", "has batch dimensions or is of integers");
+    if (text.dtype("dtype") != DType(info.dtype))
+      d.fail("product", "has another dtype");
+    if (text.i64("ldc", shape.n) != shape.n)
+      d.unsupported("product", "C is not dense");
+  }
+
+  uint32_t operand(uint64_t bytes) {
+    if (info.num_operands == CONCORD_FUSED_MAX_OPERANDS)
+      invalidArgument("a fused kernel with too many operands");
+    info.operand_bytes[info.num_operands] = bytes;
+    return info.num_operands++;
+  }
+
+  /// Operands of the product in front of C. A has `rows` rows.
+  void productOperands(int64_t rows) {
+    uint64_t es = shape.elementSize;
+    operand(uint64_t(rows * shape.k) * es);
+    operand(inner->packedWeightBytes ? inner->packedWeightBytes
+                                     : uint64_t(shape.k * shape.n) * es);
+    // Bias and residual of the product itself: their sizes are not looked at.
+    for (uint32_t i = 2; i < inner->numInputs; ++i)
+      operand(0);
+    if (inner->packedInput != ~0u) {
+      packedInput = inner->packedInput;
+      packedWeightBytes = inner->packedWeightBytes;
+    }
+  }
+
+  concord_fused_info info = {};
+  int members = 1;
+  GemmType type = GemmType::F32;
+  std::unique_ptr<Kernel> inner;
+  ProductShape shape;
+};
+
+class FusedReduce final : public Fused {
+public:
+  explicit FusedReduce(const Description &d)
+      : table(CONCORD_SELECT(rowsTable)) {
+    common(d);
+    rows = d.size("rows", 1);
+    cols = d.size("cols", 1);
+    elementCount({rows, cols, members}, 8);
+    const uint64_t es = uint64_t(sizeOf(type));
+    norm = d.choice("norm", {"none", "layernorm", "rmsnorm"}, 0);
+    eps = d.f64("eps", 1e-5);
+    bool gamma = d.flag("gamma", false), beta = d.flag("beta", false);
+    bool bias = d.flag("bias", false), residual = d.flag("residual", false);
+    bool sum = d.flag("sum", false);
+    scatter = d.flag("scatter", false);
+    every = d.flag("every", false);
+    bool product = d.has("product");
+    if (!norm && (gamma || beta || sum))
+      d.fail(gamma ? "gamma" : beta ? "beta" : "sum", "needs a norm");
+    if (every && (scatter || product))
+      d.fail("every", "goes with neither scatter nor product");
+    if (scatter && rows % members)
+      d.fail("scatter", "the rows do not divide by the members");
+    if (product) {
+      readProduct(d);
+      if (shape.m != rows || shape.n != cols)
+        d.fail("product", "is not of rows x cols");
+    }
+    shareRows = scatter ? rows / members : rows;
+
+    uint64_t whole = uint64_t(rows * cols) * es;
+    uint64_t result = uint64_t(shareRows * cols) * es;
+    info.kind = scatter ? kReduceScatter : kAllReduce;
+    info.reduction = kSum;
+    info.count = uint64_t(shareRows * cols);
+    if (product)
+      productOperands(rows);
+    else
+      info.shared = operand(whole);
+    auto optional = [&](bool present, uint64_t bytes) {
+      return present ? int(operand(bytes)) : -1;
+    };
+    biasAt = optional(bias, uint64_t(cols) * es);
+    residualAt = optional(residual, result);
+    gammaAt = optional(gamma, uint64_t(cols) * es);
+    betaAt = optional(beta, uint64_t(cols) * es);
+    numInputs = info.num_operands;
+    yAt = int(operand(result));
+    sumAt = optional(sum, result);
+    if (product)
+      info.shared = operand(whole);
+    numOutputs = info.num_operands - numInputs;
+    info.produces = product && members > 1;
+    if (!every && !scatter) {
+      info.written = 1u << yAt;
+      if (sum)
+        info.written |= 1u << sumAt;
+    }
+    // Whole rows where a row is needed; columns where rows are few.
+    byColumns = product && !norm && !scatter &&
+                rows < members * kProductRows / 4 &&
+                cols >= members * kProductColumns;
+    int64_t share = every ? rows : (rows + members - 1) / members;
+    if (byColumns) {
+      info.parts = 1;
+    } else if (product) {
+      info.parts = uint32_t((share + kProductRows - 1) / kProductRows);
+    } else {
+      int64_t each = std::max<int64_t>(1, kPlainBytes / (cols * int64_t(es)));
+      info.parts = uint32_t((share + each - 1) / each);
+    }
+    innerBytes = 0;
+    if (product)
+      for (int owner = 0; owner < members; ++owner)
+        for (uint32_t part = 0; part < info.parts; ++part) {
+          Block b = block(owner, part);
+          innerBytes =
+              std::max(innerBytes, inner->blockWorkspace(b.rows, b.cols));
+        }
+    innerBytes = uint64_t(roundTo(int64_t(innerBytes), 64));
+    rowBytes = uint64_t(roundTo(roundTo(cols, 16) * sumSizeOf(type), 64));
+    workspaceBytes = info.workspace_bytes =
+        innerBytes + rowBytes + uint64_t(roundTo(cols * int64_t(es), 64));
+  }
+
+  int32_t step(const concord_fused_step &s) const override {
+    Block b = block(s.what == CONCORD_STEP_PRODUCE ? int(s.owner) : int(s.me),
+                    s.part);
+    if (b.rows == 0 || b.cols == 0)
+      return kOk;
+    char *scratch = static_cast<char *>(s.workspace);
+    if (inner)
+      compute(b, s, scratch);
+    if (s.what == CONCORD_STEP_PRODUCE)
+      return kOk;
+    combine(b, s, scratch + innerBytes);
+    return kOk;
+  }
+
+private:
+  struct Block {
+    int64_t row, rows, col, cols;
+  };
+
+  /// Part `part` of the share of `owner`.
+  Block block(int owner, int64_t part) const {
+    auto cut = [](int64_t n, int64_t i, int64_t of) { return n * i / of; };
+    if (byColumns) {
+      int64_t units = (cols + kProductColumns - 1) / kProductColumns;
+      int64_t c0 = cut(units, owner, members) * kProductColumns;
+      int64_t c1 = cut(units, owner + 1, members) * kProductColumns;
+      return {0, rows, c0, std::min(cols, c1) - c0};
+    }
+    int64_t begin = every ? 0 : cut(rows, owner, members);
+    int64_t end = every ? rows : cut(rows, owner + 1, members);
+    int64_t r0 = begin + cut(end - begin, part, info.parts);
+    int64_t r1 = begin + cut(end - begin, part + 1, info.parts);
+    return {r0, r1 - r0, 0, cols};
+  }
+
+  /// This member's partial sums of a block, into its shared operand.
+  void compute(const Block &b, const concord_fused_step &s,
+               void *scratch) const {
+    void *pointers[CONCORD_FUSED_MAX_OPERANDS];
+    std::copy_n(s.pointers, inner->numInputs, pointers);
+    pointers[inner->numInputs] = s.pointers[info.shared];
+    inner->runBlock({b.row, b.rows, b.col, b.cols, 0}, pointers, scratch);
+  }
+
+  void combine(const Block &b, const concord_fused_step &s,
+               void *scratch) const {
+    const int64_t es = sizeOf(type);
+    const int64_t at = (b.row * cols + b.col) * es;
+    // Results of a reduce_scatter begin with the own share.
+    const int64_t to =
+        at - (scatter ? int64_t(s.me) * shareRows * cols * es : 0);
+    CombineShape shape;
+    shape.rows = b.rows;
+    shape.cols = b.cols;
+    shape.ld = cols;
+    shape.members = members;
+    shape.norm = norm != 0;
+    shape.rms = norm == 2;
+    shape.eps = eps;
+    shape.stream = s.stream != 0;
+    CombineOperands o;
+    for (int m = 0; m < members; ++m)
+      o.parts[m] = static_cast<const char *>(s.peers[info.shared][m]) + at;
+    auto input = [&](int index, int64_t offset) -> const void * {
+      return index < 0 ? nullptr
+                       : static_cast<const char *>(s.pointers[index]) + offset;
+    };
+    o.bias = input(biasAt, b.col * es);
+    o.residual = input(residualAt, to);
+    o.gamma = input(gammaAt, 0);
+    o.beta = input(betaAt, 0);
+    auto output = [&](int index, void **list) {
+      if (index < 0)
+        return;
+      bool all = info.written >> index & 1;
+      shape.targets = all ? members : 1;
+      for (int t = 0; t < shape.targets; ++t)
+        // Begin with different targets at different members.
+        list[t] =
+            static_cast<char *>(all ? s.peers[index][(int(s.me) + t) % members]
+                                    : s.pointers[index]) +
+            to;
+    };
+    output(yAt, o.y);
+    output(sumAt, o.sum);
+    Poller poller;
+    table.combine(type, shape, o, scratch, poller);
+  }
+
+  const RowsTable &table;
+  int64_t rows, cols, shareRows;
+  int norm;
+  double eps;
+  bool scatter, every, byColumns;
+  int biasAt, residualAt, gammaAt, betaAt, yAt, sumAt;
+  uint64_t innerBytes, rowBytes;
+};
+
+class FusedGather final : public Fused {
+public:
+  explicit FusedGather(const Description &d) {
+    common(d);
+    readProduct(d);
+    if (shape.transA)
+      d.unsupported("product", "A is given transposed");
+    if (shape.m % members)
+      d.fail("product", "the rows do not divide by the members");
+    shareRows = shape.m / members;
+    info.kind = kAllGather;
+    info.gathers = 1;
+    info.parts = 1;
+    info.count = uint64_t(shareRows * shape.k);
+    productOperands(shareRows);
+    info.shared = 0;
+    numInputs = info.num_operands;
+    operand(uint64_t(shape.m * shape.n) * shape.elementSize);
+    numOutputs = 1;
+    workspaceBytes = info.workspace_bytes =
+        inner->blockWorkspace(shareRows, shape.n);
+  }
+
+  int32_t step(const concord_fused_step &s) const override {
+    void *pointers[CONCORD_FUSED_MAX_OPERANDS];
+    std::copy_n(s.pointers, info.num_operands, pointers);
+    pointers[0] = s.peers[0][s.owner];
+    int64_t row = int64_t(s.owner) * shareRows;
+    inner->runBlock({row, shareRows, 0, shape.n, row}, pointers, s.workspace);
+    return kOk;
+  }
+
+private:
+  int64_t shareRows;
+};
+
+} // namespace
+
+void registerFused(Registry &registry) {
+  registry.add("fused_reduce", make<FusedReduce>);
+  registry.add("fused_gather", make<FusedGather>);
+}
+
+} // namespace concord::kernels
