@@ -131,8 +131,14 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   });
   if (to == Phase::Decomposed)
     return;
-  addPhase(manager, Phase::Ordered, [](OpPassManager &pm) {
+  CommOverlapOptions overlap;
+  overlap.machine = options.machine;
+  overlap.memory = options.memory;
+  bool overlaps = options.overlap;
+  addPhase(manager, Phase::Ordered, [overlaps, overlap](OpPassManager &pm) {
     pm.addPass(createCommVerifyUniform());
+    if (overlaps)
+      pm.addPass(createCommOverlap(overlap));
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());
   });
