@@ -63,6 +63,19 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
                     llvm::cl::desc("Fuse collectives with the computation "
                                    "around them"),
                     llvm::cl::init(true)};
+  Option<bool> overlap{*this, "overlap",
+                       llvm::cl::desc("Hide communication behind computation"),
+                       llvm::cl::init(true)};
+  Option<std::string> machine{
+      *this, "machine",
+      llvm::cl::desc("Figures of the cost model: cpu, accelerator, or a "
+                     "calibration or topology file"),
+      llvm::cl::init("")};
+  Option<int64_t> memory{*this, "memory",
+                         llvm::cl::desc("Bytes that overlapping may hold at "
+                                        "once; negative: 1.1 times the given "
+                                        "order's"),
+                         llvm::cl::init(-1)};
 };
 
 /// From any phase up to `options.to`; a phase that the module is already past

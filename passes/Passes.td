@@ -335,6 +335,111 @@ def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def CommChunk : Pass<"comm-chunk", "::mlir::ModuleOp"> {
+  let summary = "Split large collectives into pieces";
+  let description = [{
+    Cuts a collective whose whole array has more than `bytes` bytes into pieces of
+    about that size, along the outermost dimension that it neither cuts nor
+    assembles, and puts the results together. Between pieces others can use the
+    link, each piece can be waited for when it is needed, and fewer bytes are in
+    flight. Not cut, with the reason in `--explain`: started collectives, uneven
+    all_to_all, dynamic shapes, and what has no such dimension.
+
+    (`comm-decompose` is the lowering of ONNX operations; it cuts no collectives.)
+
+    Before, with `bytes=64`:
+    ```mlir
+    %r = comm.all_reduce @dp sum ins(%x : tensor<8x4xf32>) outs(%y : tensor<8x4xf32>) -> tensor<8x4xf32>
+    ```
+    After:
+    ```mlir
+    %x0 = tensor.extract_slice %x[0, 0] [4, 4] [1, 1] : tensor<8x4xf32> to tensor<4x4xf32>
+    %r0 = comm.all_reduce @dp sum ins(%x0 : tensor<4x4xf32>) outs(%y0 : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %x1 = tensor.extract_slice %x[4, 0] [4, 4] [1, 1] : tensor<8x4xf32> to tensor<4x4xf32>
+    %r1 = comm.all_reduce @dp sum ins(%x1 : tensor<4x4xf32>) outs(%y1 : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %p = tensor.insert_slice %r0 into %y[0, 0] [4, 4] [1, 1] : tensor<4x4xf32> into tensor<8x4xf32>
+    %r = tensor.insert_slice %r1 into %p[4, 0] [4, 4] [1, 1] : tensor<4x4xf32> into tensor<8x4xf32>
+    ```
+  }];
+  let options = [Option<"bytes", "bytes", "int64_t", /*default=*/"4194304",
+                        "Bytes of the whole array that a piece has at most, about">];
+  let statistics = [Statistic<"numChunks", "chunks", "Pieces made">];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::mlir::tensor::TensorDialect"];
+}
+
+def CommOverlap : Pass<"comm-overlap", "::mlir::ModuleOp"> {
+  let summary = "Start collectives early, wait for them late";
+  let description = [{
+    Schedules every block that communicates: a collective that computation can hide
+    becomes `comm.start` and `comm.wait`, independent computations move in between,
+    and what is ready long before it is needed (the gather of a weight) starts as
+    late as still hides it. Predicted times are the cost model's
+    (docs/cost-model.md): links carry one collective of a lane after the other, the
+    host computes one operation after the other.
+
+    - **Memory is a hard limit**: no schedule holds more bytes at once than
+      `memory`, or without it `growth` times what the given order holds. Arguments
+      and results of the function are not counted, everything in flight is. A given
+      order that is over `memory` itself is an error.
+    - **Shared memory**: where the ranks' own cores move the bytes, nothing is hidden
+      and nothing is started (`reason=cores-move-the-bytes`).
+    - **Loops** of known trip count: a collective that needs only the counter is made
+      one iteration ahead, one whose result only leaves the iteration one late; the
+      first or last iteration stands outside then.
+    - **Priorities**: a collective of a lower priority stays behind a higher one that
+      comes before it could end, and is cut into pieces where it would hold the link
+      for long; each priority gets a lane of its own where the order can still be
+      proven.
+    - **The order**: all ranks of a program get the same one; between several
+      programs, and across transfers, barriers, opaque calls and whatever has effects,
+      issues keep their order. `comm-order` numbers it, `comm-verify-order` proves it.
+
+    The given order is kept where nothing better was found. Near-linear in the number
+    of operations.
+
+    Before:
+    ```mlir
+    %g = comm.all_gather @dp dim(0) ins(%w : tensor<4x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+    %a = comm.compute "attention"(%x) {flops = 2000000000 : i64} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %y = comm.compute "dot"(%a, %g) {flops = 2000000000 : i64} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    ```
+    After:
+    ```mlir
+    %f = comm.start all_gather @dp ins(%w : tensor<4x8xf32>) outs(%e : tensor<8x8xf32>) {dim = 0 : i64}
+    %a = comm.compute "attention"(%x) {flops = 2000000000 : i64} : (tensor<8x8xf32>) -> tensor<8x8xf32>
+    %g = comm.wait %f ins(%w : tensor<4x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+    %y = comm.compute "dot"(%a, %g) {flops = 2000000000 : i64} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    ```
+  }];
+  let options = [
+    Option<"machine", "machine", "std::string", /*default=*/"",
+           "Figures of the cost model: cpu, accelerator, or a calibration or topology file">,
+    Option<"memory", "memory", "int64_t", /*default=*/"-1",
+           "Bytes that may live at once; negative: growth decides">,
+    Option<"growth", "growth", "double", /*default=*/"1.1",
+           "Without memory: times what the given order holds">,
+    Option<"chunk", "chunk", "bool", /*default=*/"true",
+           "Cut collectives of low priority, or those of chunk-bytes">,
+    Option<"chunkBytes", "chunk-bytes", "int64_t", /*default=*/"0",
+           "Cut every collective above this many bytes; 0: only for priorities">,
+    Option<"pipeline", "pipeline", "bool", /*default=*/"true",
+           "Move collectives across the iterations of loops">,
+    Option<"lanes", "lanes", "bool", /*default=*/"true",
+           "Give each priority a lane where the order can still be proven">,
+    Option<"keepIssueOrder", "keep-issue-order", "bool", /*default=*/"false",
+           "Issue collectives in the order given">
+  ];
+  let statistics = [
+    Statistic<"numStarts", "starts", "Collectives started">,
+    Statistic<"numChunks", "chunks", "Pieces made of large collectives">,
+    Statistic<"numPipelined", "pipelined", "Collectives moved across iterations">
+  ];
+  let dependentDialects = ["::concord::comm::CommDialect",
+    "::mlir::tensor::TensorDialect", "::mlir::arith::ArithDialect",
+    "::mlir::scf::SCFDialect"];
+}
+
 def CommOrder : Pass<"comm-order", "::mlir::ModuleOp"> {
   let summary = "Give every communication operation its place in one order";
   let description = [{

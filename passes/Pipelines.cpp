@@ -122,6 +122,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   bool recognize = options.recognize, fuse = options.fuseElementwise;
   bool simplify = options.simplify, exact = options.exact;
   bool bucket = options.bucket;
+  std::string machine = options.machine;
   addPhase(manager, Phase::Decomposed, [=](OpPassManager &pm) {
     if (recognize)
       pm.addPass(createCommRecognize());
@@ -132,6 +133,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
     if (simplify) {
       CommSimplifyOptions rewrites;
       rewrites.exact = exact;
+      rewrites.machine = machine;
       pm.addPass(createCommSimplify(rewrites));
     }
     if (fuse)
@@ -141,12 +143,22 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   if (to == Phase::Decomposed)
     return;
   bool fuseCollectives = options.fuse;
-  addPhase(manager, Phase::Ordered, [bucket, fuseCollectives](OpPassManager &pm) {
+  CommOverlapOptions overlap;
+  overlap.machine = options.machine;
+  overlap.memory = options.memory;
+  CommBucketOptions joined;
+  joined.machine = options.machine;
+  CommFuseOptions fused;
+  fused.machineName = options.machine;
+  bool overlaps = options.overlap;
+  addPhase(manager, Phase::Ordered, [=](OpPassManager &pm) {
     if (bucket)
-      pm.addPass(createCommBucket());
+      pm.addPass(createCommBucket(joined));
     if (fuseCollectives)
-      pm.addPass(createCommFuse());
+      pm.addPass(createCommFuse(fused));
     pm.addPass(createCommVerifyUniform());
+    if (overlaps)
+      pm.addPass(createCommOverlap(overlap));
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());
   });

@@ -13,6 +13,7 @@
 
 #include "common/PlanBuilder.h"
 
+#include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir;
@@ -24,15 +25,28 @@ void explain(Operation *at, Location loc, StringRef pass, StringRef action,
   Operation *module = at;
   while (module->getParentOp())
     module = module->getParentOp();
-  if (!module->hasAttr("comm.explain"))
+  bool print = module->hasAttr("comm.explain");
+  bool collect = module->hasAttr("comm.explain_collect");
+  if (!print && !collect)
     return;
   std::string where = describeLocation(loc);
-  llvm::errs() << "explain: " << pass << " " << action << " "
-               << (where.empty() ? "unknown" : where) << " reason=" << reason;
+  std::string line;
+  llvm::raw_string_ostream os(line);
+  os << "explain: " << pass << " " << action << " "
+     << (where.empty() ? "unknown" : where) << " reason=" << reason;
   std::string text = keys.str();
   if (!text.empty())
-    llvm::errs() << " " << text;
-  llvm::errs() << "\n";
+    os << " " << text;
+  if (print)
+    llvm::errs() << line << "\n";
+  if (collect)
+    emitRemark(loc) << line;
+}
+
+bool explains(Operation *at) {
+  while (at->getParentOp())
+    at = at->getParentOp();
+  return at->hasAttr("comm.explain") || at->hasAttr("comm.explain_collect");
 }
 
 } // namespace concord

@@ -14,12 +14,16 @@
 namespace concord {
 
 /// Prints `explain: PASS ACTION LOCATION reason=ID KEYS` to standard error,
-/// when the module around `at` carries `comm.explain` (comm-opt --explain).
+/// when the module around `at` carries `comm.explain` (comm-opt --explain), and
+/// emits it as a remark for `comm.explain_collect` (comm-opt --report).
 /// `keys` are `name=value` pairs with units in the names. Reason ids are listed
 /// in docs/explain.md.
 void explain(mlir::Operation *at, mlir::Location loc, llvm::StringRef pass,
              llvm::StringRef action, llvm::StringRef reason,
              const llvm::Twine &keys = "");
+
+/// Whether anybody wants to know: what costs time to explain is asked first.
+bool explains(mlir::Operation *at);
 
 } // namespace concord
 

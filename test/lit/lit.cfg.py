@@ -19,6 +19,9 @@ config.environment["PATH"] = os.pathsep.join(
     [os.path.join(build, "bin"), "/usr/lib/llvm-22/bin", os.environ["PATH"]])
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope"
 config.substitutions.append(("%models", os.path.join(root, "test", "models")))
+config.substitutions.append(("%topologies", os.path.join(root, "test", "topologies")))
+# A calibration of this machine would change what passes decide.
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "no-cache")
 config.substitutions.append(("%plugin", os.path.join(build, "lib", "ConcordPlugin.so")))
 config.substitutions.append(("%mlir-opt", "/usr/lib/llvm-22/bin/mlir-opt"))
 if os.environ.get("CONCORD_CHECK_ROUNDTRIP"):

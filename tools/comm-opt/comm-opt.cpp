@@ -14,6 +14,8 @@
 #include "Emit.h"
 #include "Options.h"
 #include "Passes.h"
+#include "Report.h"
+#include "Simulate.h"
 #include "Summary.h"
 #include "comm/Comm.h"
 #include "common/Artefact.h"
@@ -79,6 +81,28 @@ static llvm::cl::opt<bool>
                   llvm::cl::desc("Print every decision with its reason to "
                                  "standard error (docs/explain.md)"),
                   llvm::cl::init(false), llvm::cl::cat(category));
+
+static llvm::cl::opt<bool> simulateOption(
+    "simulate",
+    llvm::cl::desc("Print the predicted step time, exposed communication and "
+                   "link loads; writes no module unless -o is given"),
+    llvm::cl::init(false), llvm::cl::cat(category));
+static llvm::cl::opt<std::string> topologyOption(
+    "topology",
+    llvm::cl::desc("Machine of --simulate and --report: a topology or "
+                   "calibration file (docs/cost-model.md), cpu, accelerator"),
+    llvm::cl::value_desc("FILE"), llvm::cl::init(""), llvm::cl::cat(category));
+static llvm::cl::opt<std::string> reportOption(
+    "report",
+    llvm::cl::desc("Write one self-contained page: timeline, memory, order, "
+                   "decisions, critical path"),
+    llvm::cl::value_desc("FILE.html"), llvm::cl::init(""),
+    llvm::cl::cat(category));
+static llvm::cl::opt<std::string> reportTraceOption(
+    "report-trace",
+    llvm::cl::desc("Show what comm-run --trace measured in the report, too"),
+    llvm::cl::value_desc("FILE.json"), llvm::cl::init(""),
+    llvm::cl::cat(category));
 
 namespace {
 
@@ -241,6 +265,7 @@ LogicalResult writeMlir(ModuleOp module) {
 LogicalResult writeOutput(ModuleOp module) {
   std::string error;
   module->removeAttr("comm.explain");
+  module->removeAttr("comm.explain_collect");
   if (emit == "mlir")
     return writeMlir(module);
   if (emit == "plan") {
@@ -499,6 +524,33 @@ LogicalResult runBounded(MLIRContext &context, const CompileOptions &options,
   return writeOutput(members.modules[0]);
 }
 
+/// --simulate and --report.
+LogicalResult show(ModuleOp module, ArrayRef<Explanation> explanations) {
+  if (!simulateOption && reportOption.empty())
+    return success();
+  FailureOr<Prediction> prediction =
+      predict(module, topologyOption, /*spans=*/!reportOption.empty());
+  if (failed(prediction))
+    return failure();
+  if (simulateOption)
+    printPrediction(*prediction, llvm::outs());
+  if (reportOption.empty())
+    return success();
+  std::string trace, error;
+  if (!reportTraceOption.empty()) {
+    auto buffer = openInputFile(reportTraceOption, &error);
+    if (!buffer)
+      return fail(error);
+    trace = buffer->getBuffer().str();
+  }
+  std::string page =
+      makeReport(module, *prediction, explanations, trace, error);
+  if (!error.empty())
+    return fail(error);
+  error = writeFile(reportOption, page);
+  return error.empty() ? success() : fail(error);
+}
+
 LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   std::string error;
   CompileOptions options = collectCompileOptions(error);
@@ -508,11 +560,27 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
       emit != "so")
     return fail("--emit takes mlir, hlo, plan, obj or so, not '" + emit + "'");
 
+  if (!reportTraceOption.empty() && reportOption.empty())
+    return fail("--report-trace needs --report");
+  if (!topologyOption.empty() && !simulateOption && reportOption.empty())
+    return fail("--topology needs --simulate or --report; passes take "
+                "machine=FILE");
+
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   context.allowUnregisteredDialects(config.shouldAllowUnregisteredDialects());
   context.loadDialect<comm::CommDialect, onnxir::OnnxDialect>();
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context, llvm::errs());
+  // The passes' decisions come as remarks; everything else goes on.
+  std::vector<Explanation> explanations;
+  ScopedDiagnosticHandler decisions(&context, [&](Diagnostic &diagnostic) {
+    std::string text = diagnostic.str();
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Remark ||
+        !StringRef(text).starts_with("explain: "))
+      return failure();
+    explanations.push_back(parseExplanation(text));
+    return success();
+  });
   BoundedProgram bounded;
   OwningOpRef<ModuleOp> module;
   if (!options.bounded.empty()) {
@@ -522,6 +590,9 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
     if (stages || options.microBatches > 1)
       return fail("pipeline stages do not go with bounded dimensions; fix each "
                   "with --dim NAME=N");
+    if (simulateOption || !reportOption.empty())
+      return fail("--simulate and --report are of one choice of sizes; fix each "
+                  "bounded dimension with --dim NAME=N");
     if (failed(importMembers(context, options, bounded)))
       return failure();
   } else {
@@ -553,6 +624,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   (*module)->setAttr("comm.name", StringAttr::get(&context, stem));
   if (explainOption)
     (*module)->setAttr("comm.explain", UnitAttr::get(&context));
+  if (!reportOption.empty())
+    (*module)->setAttr("comm.explain_collect", UnitAttr::get(&context));
 
   PassManager manager(&context);
   if (failed(applyPassManagerCLOptions(manager)))
@@ -573,6 +646,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
       return failure();
     if (summaryOption)
       printSummary(*module, llvm::errs());
+    if (failed(show(*module, explanations)))
+      return failure();
     PassManager lowered(&context);
     buildPipeline(lowered, rest);
     if (failed(lowered.run(*module)))
@@ -582,9 +657,14 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
       return failure();
     if (summaryOption)
       printSummary(*module, llvm::errs());
+    if (failed(show(*module, explanations)))
+      return failure();
   }
   if (config.shouldVerifyRoundtrip() && failed(verifyRoundtrip(*module)))
     return failure();
+  // A prediction was asked for, and nothing else.
+  if (simulateOption && outputFile == "-" && !outputFile.getNumOccurrences())
+    return success();
   return writeOutput(*module);
 }
 

@@ -1,0 +1,469 @@
+//===- Overlap.cpp - comm-overlap -----------------------------------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Turns each block that communicates into a scheduling problem
+// (analysis/schedule), and puts its solution back: collectives that something
+// hides become comm.start and comm.wait. All ranks of a program get the same
+// new order, so that comm-order still finds one that all agree on; between
+// programs the relative order of issues is kept. Operations whose effects are
+// not known, transfers and barriers hold everything that communicates in place.
+//
+//===----------------------------------------------------------------------===//
+
+#include "concord/schedule/Overlap.h"
+#include "Passes.h"
+#include "comm/Comm.h"
+#include "common/CostBridge.h"
+#include "common/Explain.h"
+#include "common/PlanBuilder.h"
+#include "concord/order/Certificate.h"
+#include "overlap/Rewrite.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+namespace concord {
+#define GEN_PASS_DEF_COMMOVERLAP
+#include "Passes.h.inc"
+} // namespace concord
+
+using namespace mlir;
+using namespace concord;
+
+namespace {
+
+using schedule::Action;
+using schedule::Node;
+
+bool communicates(Operation *root) {
+  return root
+      ->walk([](Operation *op) {
+        return comm::isIssue(op) ? WalkResult::interrupt()
+                                 : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// What takes no time and nothing: it goes wherever it is used.
+bool isFree(Operation *op) {
+  return op->getNumOperands() == 0 && op->getNumRegions() == 0 &&
+         op->getNumResults() > 0 && isMemoryEffectFree(op);
+}
+
+/// A started collective whose wait is in the same block, outside any launch.
+comm::WaitOp waitInBlock(comm::StartOp start) {
+  comm::WaitOp found;
+  for (Operation *user : start.getFuture().getUsers()) {
+    auto wait = dyn_cast<comm::WaitOp>(user);
+    if (!wait || wait->getBlock() != start->getBlock())
+      return {};
+    found = wait;
+  }
+  return found;
+}
+
+class BlockScheduler {
+public:
+  BlockScheduler(Block &block, const CostModel &cost, bool keepIssueOrder)
+      : block(block), cost(cost) {
+    problem.keepIssueOrder = keepIssueOrder;
+  }
+
+  void build();
+  schedule::Problem problem;
+  /// Puts `solution` into the IR; returns the number of collectives started.
+  unsigned apply(const schedule::Schedule &solution);
+  void explainAll(const schedule::Schedule &solution) const;
+  /// Bytes beyond its results that a nested operation holds at its peak.
+  llvm::DenseMap<Operation *, double> inside;
+
+private:
+  Node::Kind kindOf(Operation *op) const;
+  uint32_t newBuffer(double bytes) {
+    problem.bytes.push_back(bytes);
+    problem.outlives.push_back(false);
+    return static_cast<uint32_t>(problem.bytes.size() - 1);
+  }
+  void use(Value value, Node &node, uint32_t index);
+  void place(Operation *op, Operation *before);
+
+  Block &block;
+  const CostModel &cost;
+  SmallVector<Operation *> ops;    ///< of each node; the start of a pair
+  SmallVector<comm::WaitOp> waits; ///< of each node that is a pair
+  llvm::DenseMap<Operation *, uint32_t> nodeOf;
+  llvm::DenseMap<Value, uint32_t> bufferOf;
+  llvm::SmallPtrSet<Operation *, 16> unplaced; ///< free, not placed yet
+};
+
+Node::Kind BlockScheduler::kindOf(Operation *op) const {
+  if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op)) {
+    switch (collective.getCollectiveKind()) {
+    case comm::CollectiveKind::send:
+    case comm::CollectiveKind::recv:
+    case comm::CollectiveKind::barrier:
+    case comm::CollectiveKind::group:
+      return Node::Kind::Barrier;
+    default:
+      break;
+    }
+    auto start = dyn_cast<comm::StartOp>(op);
+    return !start || waitInBlock(start) ? Node::Kind::Collective
+                                        : Node::Kind::Barrier;
+  }
+  return isMemoryEffectFree(op) ? Node::Kind::Compute : Node::Kind::Barrier;
+}
+
+void BlockScheduler::use(Value value, Node &node, uint32_t index) {
+  if (Operation *def = value.getDefiningOp())
+    if (auto found = nodeOf.find(def);
+        found != nodeOf.end() && found->second != index)
+      node.needs.push_back(found->second);
+  if (auto found = bufferOf.find(value); found != bufferOf.end())
+    node.reads.push_back(found->second);
+}
+
+void BlockScheduler::build() {
+  for (Operation &op : block.without_terminator()) {
+    if (isFree(&op)) {
+      unplaced.insert(&op);
+      continue;
+    }
+    // The second half of a pair.
+    if (auto wait = dyn_cast<comm::WaitOp>(op))
+      if (comm::StartOp start = wait.getStart())
+        if (auto found = nodeOf.find(start);
+            found != nodeOf.end() && waits[found->second] == wait) {
+          nodeOf[&op] = found->second;
+          continue;
+        }
+    auto index = static_cast<uint32_t>(problem.nodes.size());
+    Node node;
+    node.kind = kindOf(&op);
+    comm::WaitOp wait;
+    ValueRange results = op.getResults();
+    if (node.kind == Node::Kind::Collective) {
+      auto collective = cast<comm::CollectiveOpInterface>(op);
+      StringRef domain = collective.getCollectiveDomain().getValue();
+      node.seconds = cost.collective(collective).seconds;
+      node.onCore = cost.movesByCore(domain);
+      node.lane = static_cast<uint32_t>(collective.getLane());
+      if (comm::DomainOp declared =
+              comm::lookupDomain(&op, collective.getCollectiveDomain()))
+        node.priority = static_cast<int32_t>(declared.getPriority());
+      if (auto start = dyn_cast<comm::StartOp>(op)) {
+        wait = waitInBlock(start);
+        results = wait->getResults();
+      }
+    } else {
+      node.seconds = cost.compute(&op);
+    }
+    for (Value operand : op.getOperands())
+      use(operand, node, index);
+    if (op.getNumRegions()) {
+      llvm::SetVector<Value> above;
+      getUsedValuesDefinedAbove(op.getRegions(), above);
+      for (Value value : above)
+        use(value, node, index);
+    }
+    // A view of what exists holds nothing of its own, but keeps it alive.
+    bool view = isa<ViewLikeOpInterface>(op) && op.getNumOperands() &&
+                op.getNumResults() == 1;
+    for (Value result : results) {
+      if (view) {
+        if (auto found = bufferOf.find(op.getOperand(0));
+            found != bufferOf.end())
+          bufferOf[result] = found->second;
+        continue;
+      }
+      double bytes = typeBytes(result.getType());
+      if (bytes <= 0)
+        continue;
+      uint32_t buffer = newBuffer(bytes);
+      bufferOf[result] = buffer;
+      node.writes.push_back(buffer);
+    }
+    double workspace = inside.lookup(&op);
+    if (auto compute = dyn_cast<comm::ComputeOp>(op))
+      workspace += static_cast<double>(compute.getWorkspaceBytes().value_or(0));
+    if (workspace > 0)
+      node.writes.push_back(newBuffer(workspace));
+    nodeOf[&op] = index;
+    ops.push_back(&op);
+    waits.push_back(wait);
+    problem.nodes.push_back(std::move(node));
+  }
+  if (block.mightHaveTerminator())
+    for (Value value : block.getTerminator()->getOperands())
+      if (auto found = bufferOf.find(value); found != bufferOf.end())
+        problem.outlives[found->second] = true;
+}
+
+/// Moves `op` before `before`, and what it uses that goes anywhere.
+void BlockScheduler::place(Operation *op, Operation *before) {
+  auto bring = [&](Value value) {
+    Operation *def = value.getDefiningOp();
+    if (def && unplaced.erase(def))
+      def->moveBefore(before);
+  };
+  if (!unplaced.empty()) {
+    for (Value operand : op->getOperands())
+      bring(operand);
+    if (op->getNumRegions()) {
+      llvm::SetVector<Value> above;
+      getUsedValuesDefinedAbove(op->getRegions(), above);
+      for (Value value : above)
+        bring(value);
+    }
+  }
+  op->moveBefore(before);
+}
+
+unsigned BlockScheduler::apply(const schedule::Schedule &solution) {
+  Operation *end = block.getTerminator();
+  unsigned started = 0;
+  SmallVector<comm::StartOp> starts(ops.size());
+  for (size_t i = 0; i < solution.actions.size(); ++i) {
+    auto [kind, n] = solution.actions[i];
+    switch (kind) {
+    case Action::Kind::Run:
+      place(ops[n], end);
+      break;
+    case Action::Kind::Start: {
+      place(ops[n], end);
+      if (waits[n]) {
+        ++started;
+        break;
+      }
+      // Nothing in between: it stays one operation.
+      bool whole = i + 1 < solution.actions.size() &&
+                   solution.actions[i + 1] == Action{Action::Kind::Wait, n};
+      if (whole) {
+        ++i;
+        break;
+      }
+      starts[n] = startCollective(cast<comm::CollectiveOpInterface>(ops[n]));
+      ++started;
+      break;
+    }
+    case Action::Kind::Wait:
+      if (waits[n])
+        waits[n]->moveBefore(end);
+      else
+        waitForCollective(cast<comm::CollectiveOpInterface>(ops[n]), starts[n],
+                          end);
+      break;
+    }
+  }
+  for (Value value : end->getOperands())
+    if (Operation *def = value.getDefiningOp(); def && unplaced.erase(def))
+      def->moveBefore(end);
+  return started;
+}
+
+void BlockScheduler::explainAll(const schedule::Schedule &solution) const {
+  for (const schedule::Decision &decision : solution.decisions) {
+    Operation *op = ops[decision.node];
+    auto collective = cast<comm::CollectiveOpInterface>(op);
+    bool started = decision.hidden > 0;
+    explain(op, op->getLoc(), "comm-overlap",
+            started ? (decision.earlier ? "start-earlier" : "start") : "keep",
+            toString(decision.reason),
+            "kind=" +
+                comm::stringifyCollectiveKind(collective.getCollectiveKind()) +
+                " domain=" + collective.getCollectiveDomain().getValue() +
+                " seconds=" + llvm::formatv("{0:e3}", decision.seconds).str() +
+                " hidden_seconds=" +
+                llvm::formatv("{0:e3}", decision.hidden).str());
+  }
+}
+
+struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
+  using CommOverlapBase::CommOverlapBase;
+
+  LogicalResult scheduleBlock(Block &block, const CostModel &cost,
+                              bool outermost, double &peak);
+  bool assignLanes(ModuleOp module);
+  void removeLanes(ModuleOp module);
+
+  bool several = false, explaining = false;
+  double before = 0, after = 0;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (getPhase(module) >= Phase::Planned) {
+      module.emitError("comm-overlap works on tensors; this module has its "
+                       "memory planned already, run it before comm-bufferize");
+      return signalPassFailure();
+    }
+    if (growth < 1) {
+      module.emitError("comm-overlap: growth is less than 1: the given order "
+                       "would not fit");
+      return signalPassFailure();
+    }
+    if (llvm::none_of(module.getOps<func::FuncOp>(),
+                      [](func::FuncOp f) { return communicates(f); })) {
+      markAllAnalysesPreserved();
+      return;
+    }
+    FailureOr<CostModel> cost = CostModel::create(module, machine);
+    if (failed(cost))
+      return signalPassFailure();
+    explaining = explains(module);
+    explain(module, module.getLoc(), "comm-overlap", "cost",
+            cost->machine().calibrated ? "calibrated" : "built-in",
+            "machine=" + cost->machine().name);
+    several = llvm::range_size(module.getOps<comm::ProgramOp>()) > 1;
+    // A solution of an earlier run is not one of the new order.
+    for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
+      if (isa<comm::OrderOp, comm::CertificateOp>(op))
+        op.erase();
+    module.walk([](comm::CollectiveOpInterface op) { op->removeAttr("site"); });
+    if (getPhase(module) == Phase::Ordered)
+      setPhase(module, Phase::Decomposed);
+
+    if (chunk) {
+      auto pieces =
+          splitLargeCollectives(module, *cost, chunkBytes, "comm-overlap");
+      numChunks += pieces;
+    }
+    if (pipeline)
+      for (scf::ForOp loop : loopsOf(module))
+        numPipelined += pipelineLoop(loop, *cost);
+    bool lanes = assignLanes(module);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (function.isExternal() || !communicates(function))
+        continue;
+      for (Block &block : function.getBody()) {
+        double peak = 0;
+        if (failed(scheduleBlock(block, *cost, /*outermost=*/true, peak)))
+          return signalPassFailure();
+      }
+    }
+    // The new order may be one that several lanes do not carry.
+    if (lanes && !provable(module))
+      removeLanes(module);
+    explain(module, module.getLoc(), "comm-overlap", "schedule",
+            after < before ? "list-schedule" : "given-order",
+            "seconds_before=" + llvm::formatv("{0:e4}", before).str() +
+                " seconds_after=" + llvm::formatv("{0:e4}", after).str());
+  }
+
+  /// Loops that communicate by themselves, not in an inner loop.
+  static SmallVector<scf::ForOp> loopsOf(ModuleOp module) {
+    SmallVector<scf::ForOp> result;
+    module.walk([&](scf::ForOp loop) {
+      if (llvm::any_of(*loop.getBody(), [](Operation &op) {
+            return isa<comm::CollectiveOpInterface>(op);
+          }))
+        result.push_back(loop);
+    });
+    return result;
+  }
+
+  /// Whether comm-verify-order would accept the issues as they are.
+  static bool provable(ModuleOp module) {
+    ScopedDiagnosticHandler silent(module.getContext(),
+                                   [](Diagnostic &) { return success(); });
+    FailureOr<plan::Plan> plan = buildPlan(module, /*buffers=*/false);
+    return succeeded(plan) && order::verifyPlan(*plan).valid;
+  }
+};
+
+/// A lane for each priority, where no order between them is needed.
+bool Overlap::assignLanes(ModuleOp module) {
+  llvm::SmallVector<int64_t> priorities;
+  llvm::StringMap<int64_t> of;
+  for (auto domain : module.getOps<comm::DomainOp>()) {
+    auto priority = static_cast<int64_t>(domain.getPriority());
+    of[domain.getSymName()] = priority;
+    if (!llvm::is_contained(priorities, priority))
+      priorities.push_back(priority);
+  }
+  if (!lanes || priorities.size() < 2)
+    return false;
+  bool given = false;
+  module.walk(
+      [&](comm::CollectiveOpInterface op) { given |= op->hasAttr("lane"); });
+  if (given)
+    return false;
+  llvm::sort(priorities);
+  Builder builder(module.getContext());
+  module.walk([&](comm::CollectiveOpInterface op) {
+    auto lane =
+        llvm::find(priorities, of.lookup(op.getCollectiveDomain().getValue())) -
+        priorities.begin();
+    if (lane)
+      op->setAttr("lane", builder.getI64IntegerAttr(lane));
+  });
+  if (provable(module)) {
+    explain(module, module.getLoc(), "comm-overlap", "assign-lanes",
+            "priorities", "lanes=" + Twine(priorities.size()));
+    return true;
+  }
+  removeLanes(module);
+  return false;
+}
+
+void Overlap::removeLanes(ModuleOp module) {
+  module.walk([](comm::CollectiveOpInterface op) { op->removeAttr("lane"); });
+  explain(module, module.getLoc(), "comm-overlap", "one-lane",
+          "order-needs-it");
+}
+
+LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
+                                     bool outermost, double &peak) {
+  // A block of a function that returns in another way has no single end.
+  if (!block.mightHaveTerminator())
+    return success();
+  BlockScheduler scheduler(block, cost, several || keepIssueOrder);
+  for (Operation &op : block)
+    for (Region &region : op.getRegions())
+      for (Block &inner : region) {
+        if (isa<comm::CollectiveOpInterface>(op) || !communicates(&op))
+          continue;
+        double innerPeak = 0;
+        if (failed(scheduleBlock(inner, cost, /*outermost=*/false, innerPeak)))
+          return failure();
+        double &most = scheduler.inside[&op];
+        most = std::max(most, innerPeak);
+      }
+  scheduler.build();
+  if (llvm::none_of(scheduler.problem.nodes, [](const Node &node) {
+        return node.kind == Node::Kind::Collective;
+      }))
+    return success();
+  // An inner block keeps to what it needs, so that the outer one's sum holds.
+  scheduler.problem.growth = outermost ? growth.getValue() : 1.0;
+  scheduler.problem.limit =
+      outermost && memory >= 0 ? static_cast<double>(memory) : -1;
+  schedule::Schedule solution = schedule::overlap(scheduler.problem);
+  if (!solution.possible)
+    return block.getParentOp()->emitError()
+           << "comm-overlap: the given order holds "
+           << static_cast<int64_t>(solution.bytesBefore)
+           << " bytes at its peak, over the limit of " << memory
+           << "; raise memory=, or split the program";
+  peak = solution.bytesAfter;
+  before += solution.secondsBefore;
+  after += solution.secondsAfter;
+  if (explaining) {
+    scheduler.explainAll(solution);
+    Operation *parent = block.getParentOp();
+    explain(
+        parent, parent->getLoc(), "comm-overlap", "memory",
+        memory >= 0 && outermost ? "limit" : "growth",
+        "bytes_before=" + Twine(static_cast<int64_t>(solution.bytesBefore)) +
+            " bytes_after=" + Twine(static_cast<int64_t>(solution.bytesAfter)) +
+            " limit_bytes=" + Twine(static_cast<int64_t>(solution.limit)));
+  }
+  numStarts += scheduler.apply(solution);
+  return success();
+}
+
+} // namespace

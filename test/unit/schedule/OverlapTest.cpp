@@ -1,0 +1,255 @@
+//===- OverlapTest.cpp - List scheduling under a memory limit -------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "concord/schedule/Overlap.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace concord::schedule {
+namespace {
+
+using Kind = Node::Kind;
+
+struct Builder {
+  Problem problem;
+  uint32_t add(Kind kind, double seconds, std::vector<uint32_t> needs = {},
+               double bytes = 1, int32_t priority = 0) {
+    Node node;
+    node.kind = kind;
+    node.seconds = seconds;
+    node.priority = priority;
+    node.needs = needs;
+    for (uint32_t before : needs)
+      node.reads.insert(node.reads.end(), problem.nodes[before].writes.begin(),
+                        problem.nodes[before].writes.end());
+    node.writes = {static_cast<uint32_t>(problem.bytes.size())};
+    problem.bytes.push_back(bytes);
+    problem.nodes.push_back(node);
+    return static_cast<uint32_t>(problem.nodes.size() - 1);
+  }
+  uint32_t compute(double seconds, std::vector<uint32_t> needs = {},
+                   double bytes = 1) {
+    return add(Kind::Compute, seconds, std::move(needs), bytes);
+  }
+  uint32_t comm(double seconds, std::vector<uint32_t> needs = {},
+                double bytes = 1, int32_t priority = 0) {
+    return add(Kind::Collective, seconds, std::move(needs), bytes, priority);
+  }
+  Schedule run() {
+    Schedule schedule = overlap(problem);
+    EXPECT_EQ(verify(problem, schedule), "");
+    return schedule;
+  }
+};
+
+size_t position(const Schedule &schedule, Action::Kind kind, uint32_t node) {
+  auto at = std::find(schedule.actions.begin(), schedule.actions.end(),
+                      Action{kind, node});
+  return static_cast<size_t>(at - schedule.actions.begin());
+}
+
+TEST(Overlap, FillsTheGapBeforeAConsumer) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  uint32_t c = b.comm(1, {x});
+  uint32_t y = b.compute(1, {c});
+  uint32_t independent = b.compute(1);
+  b.compute(1, {y, independent});
+  b.problem.growth = 2;
+  Schedule s = b.run();
+  EXPECT_DOUBLE_EQ(s.secondsBefore, 5);
+  EXPECT_DOUBLE_EQ(s.secondsAfter, 4);
+  EXPECT_LT(position(s, Action::Kind::Run, independent),
+            position(s, Action::Kind::Wait, c));
+  EXPECT_EQ(s.decisions[0].reason, Reason::Hidden);
+}
+
+TEST(Overlap, WeightsAreFetchedAheadButNotTooEarly) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  for (int layer = 0; layer < 8; ++layer) {
+    uint32_t w = b.comm(0.5, {}, 10);
+    x = b.compute(1, {x, w});
+  }
+  b.problem.growth = 2.5;
+  Schedule s = b.run();
+  EXPECT_NEAR(s.secondsAfter, 9, 0.51);
+  EXPECT_LE(s.bytesAfter, 2.5 * s.bytesBefore);
+  // The last layer's does not start at the very beginning.
+  EXPECT_GT(position(s, Action::Kind::Start, 15), 8u);
+  EXPECT_TRUE(s.decisions.back().earlier);
+}
+
+TEST(Overlap, TheLimitIsHard) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  for (int layer = 0; layer < 8; ++layer) {
+    uint32_t w = b.comm(0.5, {}, 10);
+    x = b.compute(1, {x, w});
+  }
+  // What the given order needs: nothing can be brought forward.
+  b.problem.limit = b.run().bytesBefore;
+  Schedule s = b.run();
+  EXPECT_TRUE(s.possible);
+  EXPECT_LE(s.bytesAfter, b.problem.limit);
+  EXPECT_EQ(s.decisions.back().reason, Reason::MemoryLimit);
+  b.problem.limit -= 0.5;
+  s = overlap(b.problem);
+  EXPECT_FALSE(s.possible);
+  EXPECT_TRUE(s.actions.empty());
+}
+
+TEST(Overlap, GradientsAreReducedBehindTheBackwardPass) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  std::vector<uint32_t> reduced;
+  for (int layer = 0; layer < 8; ++layer) {
+    uint32_t g = b.compute(0.5, {x}, 4);
+    reduced.push_back(b.comm(0.4, {g}, 4));
+    x = b.compute(0.5, {x});
+  }
+  for (uint32_t r : reduced)
+    b.compute(0.01, {r}, 0);
+  Schedule s = b.run();
+  EXPECT_NEAR(s.secondsAfter, 1 + 8 + 0.08, 0.45);
+  EXPECT_LE(s.bytesAfter, s.limit);
+}
+
+TEST(Overlap, AChainHasNothingToHideBehind) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  for (int i = 0; i < 4; ++i)
+    x = b.compute(1, {b.comm(1, {x})});
+  Schedule s = b.run();
+  EXPECT_DOUBLE_EQ(s.secondsAfter, s.secondsBefore);
+  for (const Decision &decision : s.decisions)
+    EXPECT_EQ(decision.reason, Reason::NoGain);
+  // The given order is kept.
+  EXPECT_EQ(s.actions[1], (Action{Action::Kind::Start, 1}));
+  EXPECT_EQ(s.actions[2], (Action{Action::Kind::Wait, 1}));
+}
+
+TEST(Overlap, WhatTheCoresMoveIsNotStarted) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  uint32_t c = b.comm(1, {x});
+  b.problem.nodes[c].onCore = true;
+  b.compute(1, {c});
+  b.compute(1);
+  Schedule s = b.run();
+  EXPECT_EQ(s.decisions[0].reason, Reason::MovedByCore);
+  EXPECT_DOUBLE_EQ(s.decisions[0].hidden, 0);
+}
+
+TEST(Overlap, BarriersHold) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  uint32_t c = b.comm(1, {x});
+  b.add(Kind::Barrier, 0.1);
+  uint32_t d = b.comm(1);
+  b.compute(2, {c, d});
+  b.compute(2);
+  b.run();
+}
+
+TEST(Overlap, LowPriorityStaysOutOfTheWay) {
+  Builder b;
+  uint32_t g = b.compute(1);
+  uint32_t bulk = b.comm(4, {g}, 1, 0);
+  uint32_t x = b.compute(1, {g});
+  uint32_t urgent = b.comm(0.5, {x}, 1, 1);
+  uint32_t y = b.compute(10, {urgent});
+  b.compute(0.1, {bulk, y});
+  b.problem.growth = 3;
+  Schedule s = b.run();
+  EXPECT_LT(position(s, Action::Kind::Start, urgent),
+            position(s, Action::Kind::Start, bulk));
+  EXPECT_NEAR(s.secondsAfter, 1 + 1 + 0.5 + 10 + 0.1, 0.2);
+}
+
+TEST(Overlap, IssueOrderIsKeptOnRequest) {
+  Builder b;
+  b.problem.keepIssueOrder = true;
+  uint32_t g = b.compute(1);
+  b.comm(4, {g}, 1, 0);
+  uint32_t x = b.compute(1, {g});
+  uint32_t urgent = b.comm(0.5, {x}, 1, 1);
+  b.compute(10, {urgent});
+  b.run();
+}
+
+/// Random graphs: every schedule is checked by verify(), which knows nothing of
+/// how it was made, under limits from none to what the given order needs.
+TEST(Overlap, RandomGraphs) {
+  std::mt19937 random(7);
+  auto upTo = [&](int n) {
+    return std::uniform_int_distribution<int>(0, n)(random);
+  };
+  int gains = 0;
+  for (int trial = 0; trial < 3000; ++trial) {
+    Builder b;
+    int count = 2 + upTo(40);
+    for (int i = 0; i < count; ++i) {
+      std::vector<uint32_t> needs;
+      for (int k = upTo(3); k > 0 && i; --k)
+        needs.push_back(static_cast<uint32_t>(
+            upTo(4) ? std::max(0, i - 1 - upTo(6)) : upTo(i - 1)));
+      std::sort(needs.begin(), needs.end());
+      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+      int what = upTo(9);
+      Kind kind = what < 4    ? Kind::Collective
+                  : what == 9 ? Kind::Barrier
+                              : Kind::Compute;
+      if (kind == Kind::Barrier && upTo(3))
+        kind = Kind::Compute;
+      b.add(kind, upTo(10) / 4.0, needs, upTo(20), upTo(2));
+      if (kind == Kind::Collective) {
+        b.problem.nodes.back().onCore = upTo(9) == 0;
+        b.problem.nodes.back().lane = static_cast<uint32_t>(upTo(4) == 0);
+      }
+    }
+    b.problem.outlives.resize(b.problem.bytes.size());
+    for (size_t i = 0; i < b.problem.outlives.size(); ++i)
+      b.problem.outlives[i] = upTo(8) == 0;
+    b.problem.keepIssueOrder = upTo(3) == 0;
+    b.problem.growth = 1 + upTo(3) / 2.0;
+    Schedule s = b.run();
+    ASSERT_TRUE(s.possible) << trial;
+    ASSERT_LE(s.secondsAfter, s.secondsBefore + 1e-9) << trial;
+    gains += s.secondsAfter < s.secondsBefore - 1e-9;
+    b.problem.limit = s.bytesBefore;
+    s = b.run();
+    ASSERT_TRUE(s.possible) << trial;
+    ASSERT_LE(s.bytesAfter, b.problem.limit * (1 + 1e-9)) << trial;
+    if (HasFailure())
+      FAIL() << "trial " << trial;
+  }
+  EXPECT_GT(gains, 1000);
+}
+
+/// Work grows with the number of nodes, not with its square: counted, not
+/// timed, by the number of actions that a ten times longer program takes.
+TEST(Overlap, LongPrograms) {
+  for (int layers : {100, 10000}) {
+    Builder b;
+    uint32_t x = b.compute(1);
+    for (int layer = 0; layer < layers; ++layer) {
+      uint32_t w = b.comm(0.5, {}, 10);
+      x = b.compute(1, {x, w});
+      b.comm(0.2, {x}, 1);
+    }
+    b.problem.growth = 3;
+    Schedule s = b.run();
+    EXPECT_LT(s.secondsAfter, 0.8 * s.secondsBefore);
+  }
+}
+
+} // namespace
+} // namespace concord::schedule
