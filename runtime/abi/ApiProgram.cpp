@@ -325,8 +325,7 @@ static int32_t step(concord_program &program) {
     program.lastOutputs[i] = program.outputData[i];
   for (auto [input, output] : program.state)
     std::swap(program.inputData[input], program.outputData[output]);
-  if (!program.dims.empty() && !program.state.empty())
-    followStates(program);
+  program.stateMoved = !program.dims.empty() && !program.state.empty();
   return CONCORD_OK;
 }
 

@@ -88,7 +88,7 @@ struct concord_program {
       fixedKernels; ///< null where a size is in the line
   std::deque<concord::rt::SizedKernels> sizedKernels; ///< last used first
   std::vector<std::vector<int64_t>> boundShapes; ///< per input, until prepare
-  std::string stateError; ///< why the state cannot grow any further
+  bool stateMoved = false; ///< a step has made outputs the inputs of the next
   std::vector<concord::rt::EntryInfo> inputs, outputs;
   std::vector<void *> inputData, outputData; ///< bound now
   std::vector<void *> ownInputs, ownOutputs; ///< made by the program
@@ -123,8 +123,6 @@ concord_kernel *makeKernel(concord_program &program, size_t number,
 /// The program's own buffer for a state: large enough for both of its ends.
 void growStateBuffers(concord_program &program, uint32_t input,
                       uint32_t output);
-/// After a step: the states' inputs take their outputs' shapes.
-void followStates(concord_program &program);
 /// Reserve heap memory and make its pages present. Throws Error.
 char *reserveMemory(concord_program &program, uint64_t bytes, uint64_t align,
                     const char *what);

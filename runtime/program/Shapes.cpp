@@ -185,13 +185,23 @@ static void chooseKernels(concord_program &program) {
                                                  : kept.front().kernels[i];
 }
 
+/// The states' inputs take the shapes that their outputs had in the last step,
+/// but for those whose shape was bound since. Throws Error.
+static void followStates(concord_program &program) {
+  for (auto [input, output] : program.state)
+    if (program.boundShapes[input].empty() &&
+        !program.inputs[input].globalExtents.empty())
+      if (int32_t status = bindShape(
+              program, input, program.outputs[output].globalShape, "state"))
+        throw Error(status, lastError());
+}
+
 void concord::rt::prepareProgram(concord_program &program) {
+  if (program.stateMoved) {
+    followStates(program);
+    program.stateMoved = false;
+  }
   auto &bound = program.boundShapes;
-  if (!program.stateError.empty() &&
-      std::all_of(bound.begin(), bound.end(),
-                  [](const auto &shape) { return shape.empty(); }))
-    raise(CONCORD_ERROR_INVALID_ARGUMENT, "%s", program.stateError.c_str());
-  program.stateError.clear();
   if (program.dims.empty() ||
       (program.wantedSizes == program.dimSizes &&
        std::all_of(bound.begin(), bound.end(),
@@ -265,17 +275,4 @@ void concord::rt::growStateBuffers(concord_program &program, uint32_t input,
   grow(in, program.ownInputs[input], program.inputData[input], nullptr);
   grow(out, program.ownOutputs[output], program.outputData[output],
        &program.lastOutputs[output]);
-}
-
-void concord::rt::followStates(concord_program &program) {
-  for (auto [input, output] : program.state) {
-    const EntryInfo &in = program.inputs[input];
-    if (in.globalExtents.empty() &&
-        program.outputs[output].globalExtents.empty())
-      continue;
-    // The next prepare says it; this step was a good one.
-    if (bindShape(program, input, program.outputs[output].globalShape,
-                  "state") != CONCORD_OK)
-      program.stateError = lastError();
-  }
 }
