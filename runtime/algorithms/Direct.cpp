@@ -37,14 +37,6 @@ inline char *at(const View &view, uint64_t offset, uint64_t linear,
   return view.base + offset + row * view.stride + column;
 }
 
-/// Begin of the share of member r when `bytes` are divided: whole cache lines,
-/// so that no two members write to one.
-uint64_t shareBegin(uint64_t bytes, int r, int size) {
-  if (r == size)
-    return bytes;
-  return std::min(bytes, (bytes / size * r + 63) / 64 * 64);
-}
-
 /// Displacement of chunk c in this member's own packed operand.
 uint64_t ownDisplacement(const Op &op, const uint64_t *counts, int c) {
   uint64_t offset = 0;

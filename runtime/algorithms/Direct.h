@@ -61,6 +61,21 @@ inline bool uses(const Op &op, int member, bool input) {
   }
 }
 
+/// Begin of the share of member r when `bytes` are divided: whole cache lines,
+/// so that no two members write to one.
+inline uint64_t shareBegin(uint64_t bytes, int r, int size) {
+  uint64_t begin = (bytes / uint64_t(size) * uint64_t(r) + 63) / 64 * 64;
+  return r == size || begin > bytes ? bytes : begin;
+}
+
+/// Of a staged operand, no other member touches one part: the share or chunk
+/// that this member works on. That part stays where it is.
+inline bool keepsOwnPart(Kind kind, bool input) {
+  return kind == Kind::AllReduce ||
+         (input ? kind == Kind::ReduceScatter || kind == Kind::AllToAll
+                : kind == Kind::AllGather);
+}
+
 /// Bytes of chunk c of this member's input or output.
 uint64_t chunkBytes(const Op &op, bool input, int c);
 

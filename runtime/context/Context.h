@@ -61,7 +61,8 @@ struct concord_comm {
   std::vector<concord::rt::Op *> messages; ///< point-to-point, any order
   bool active = false;                     ///< is in the context's list
   std::vector<concord::rt::View> in, out;  ///< of the head operation
-  std::vector<uint64_t> peerDisplacement;  ///< uneven all_to_all
+  concord::rt::View ownStaged[2]; ///< this member's staged input and output
+  std::vector<uint64_t> peerDisplacement;          ///< uneven all_to_all
   std::vector<uint64_t> sendTicket, receiveTicket; ///< messages begun, per peer
   std::vector<uint64_t> sendDone, receiveDone;     ///< messages finished
   std::vector<uint64_t> sendPart, receivePart;     ///< parts finished

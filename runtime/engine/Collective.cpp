@@ -391,13 +391,18 @@ bool openViews(Op &op) {
             wire.staging + (input ? 0 : wire.stagingHalf), wire.stagingHalf);
         view.inner = view.pitch = op.segmentBytes;
         view.staged = true;
-      } else if (member == comm.me) {
+      }
+      if (member == comm.me) {
+        comm.ownStaged[input ? 0 : 1] = view.staged ? view : View();
+        if (view.staged && !keepsOwnPart(r.kind, input))
+          continue;
+        view = View();
         const concord_buffer &buffer = input ? r.in : r.out;
         view.base = static_cast<char *>(buffer.base);
         view.outer = buffer.outer;
         view.inner = view.pitch = buffer.inner_bytes;
         view.stride = buffer.stride_bytes;
-      } else {
+      } else if (!view.staged) {
         view.outer = operand.outer;
         view.inner = view.pitch = operand.inner;
         view.stride = operand.stride;
@@ -430,8 +435,8 @@ bool openViews(Op &op) {
 void copyStaged(Op &op, bool input) {
   Comm &comm = *op.comm;
   const OpRequest &r = op.request;
-  View staged = input ? comm.in[comm.me] : comm.out[comm.me];
-  if (!staged.base || !staged.staged)
+  const View &staged = comm.ownStaged[input ? 0 : 1];
+  if (!staged.base)
     return;
   const concord_buffer &buffer = input ? r.in : r.out;
   View own;
@@ -439,7 +444,23 @@ void copyStaged(Op &op, bool input) {
   own.outer = buffer.outer;
   own.inner = own.pitch = buffer.inner_bytes;
   own.stride = buffer.stride_bytes;
-  own.start = op.segment;
+  const Arithmetic &arithmetic = *comm.context->arithmetic;
+  // Bytes [from, to) of a chunk, counted from the segment's begin.
+  auto copy = [&](uint64_t stagedOffset, uint64_t ownOffset, uint64_t from,
+                  uint64_t to) {
+    if (from >= to)
+      return;
+    View here = staged, there = own;
+    here.start = from;
+    there.start = op.segment + from;
+    if (input)
+      copyLinear(here, stagedOffset, there, ownOffset, to - from,
+                 arithmetic.spread);
+    else
+      copyLinear(there, ownOffset, here, stagedOffset, to - from,
+                 op.cold ? arithmetic.streamSpread : arithmetic.spread);
+  };
+  bool keeps = keepsOwnPart(r.kind, input);
   uint64_t at = 0;
   int chunks = chunked(r.kind, input) ? comm.size : 1;
   for (int c = 0; c < chunks; ++c) {
@@ -449,13 +470,15 @@ void copyStaged(Op &op, bool input) {
     if (length <= op.segment)
       continue;
     length = std::min(length - op.segment, op.segmentBytes);
-    if (input)
-      copyLinear(staged, c * staged.pitch, own, offset, length,
-                 comm.context->arithmetic->spread);
-    else
-      copyLinear(own, offset, staged, c * staged.pitch, length,
-                 comm.context->arithmetic->spread);
+    if (keeps && chunks == 1) {
+      copy(0, offset, 0, shareBegin(length, comm.me, comm.size));
+      copy(0, offset, shareBegin(length, comm.me + 1, comm.size), length);
+    } else if (!keeps || c != comm.me) {
+      copy(uint64_t(c) * staged.pitch, offset, 0, length);
+    }
   }
+  if (!input && op.cold)
+    streamFence();
 }
 
 } // namespace
