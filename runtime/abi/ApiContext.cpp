@@ -143,9 +143,13 @@ int32_t concord_context_device(const concord_context *context, int32_t rank,
                 "%d",
                 rank, context->world);
   concord_device_desc value{};
-  value.kind = "cpu";
-  value.alignment = 64;
-  value.visible_id = value.physical_id = context->segment->slot(rank).core;
+  const RankSlot &slot = context->segment->slot(rank);
+  value.kind = context->deviceKinds[size_t(rank)].c_str();
+  value.plane = slot.plane;
+  value.alignment = slot.alignment;
+  value.bandwidth = slot.bandwidth;
+  value.visible_id = slot.visible;
+  value.physical_id = slot.physical;
   giveStruct(out, value);
   return CONCORD_OK;
 }
@@ -197,7 +201,8 @@ int32_t concord_heap_alloc(concord_context *context, uint64_t bytes,
                 (unsigned long long)align);
   return guarded([&] {
     CONCORD_ENTER(*context);
-    *out = context->heap.allocate(bytes, align);
+    *out = context->heap.allocate(
+        bytes, std::max<uint64_t>(align, align ? 1 : context->alignment));
     if (!*out)
       return fail(CONCORD_ERROR_OUT_OF_MEMORY,
                   "the heap of rank %d has no room for %llu bytes: %llu of "

@@ -28,8 +28,9 @@
 #include <vector>
 
 namespace concord::rt {
+class Leader;
 class Watchdog;
-}
+} // namespace concord::rt
 
 struct concord_job {
   std::shared_ptr<concord::rt::Segment> segment;
@@ -46,6 +47,7 @@ struct concord_comm {
   std::string name;
   int32_t priority = 0;
   uint32_t splits = 0; ///< numbers the communicators made from this one
+  uint32_t pools = 0;  ///< and the pools
 
   uint64_t sequence = 0; ///< of the last operation that was started
   uint64_t tick = 0;     ///< phases finished, the same at all members
@@ -80,6 +82,26 @@ struct concord_event {
   uint64_t ticket = 0; ///< happens when the stream has completed this many
 };
 
+/// Communicators kept for reuse. Every member of the parent has the same list,
+/// whether it belongs to them or not, and so decides the same.
+struct concord_pool {
+  struct Kept {
+    uint32_t ticket = 0;
+    std::vector<int32_t> members; ///< group ranks of the parent
+    int32_t priority = 0;
+    bool resident = false, inUse = false;
+    uint64_t lastUse = 0, bytes = 0, connections = 0;
+    concord_comm *comm = nullptr; ///< null where this rank is no member
+  };
+  concord_comm *parent = nullptr;
+  uint32_t number = 0; ///< among the pools of the parent
+  uint32_t maxComms = 0;
+  uint64_t maxBytes = 0, maxConnections = 0;
+  std::vector<Kept> kept;
+  uint32_t tickets = 0;
+  uint64_t uses = 0, hits = 0, misses = 0, evictions = 0;
+};
+
 struct concord_context {
   std::shared_ptr<concord::rt::Segment> segment;
   concord_job *job = nullptr;
@@ -91,7 +113,10 @@ struct concord_context {
   bool oversubscribed = false;
   bool joined = false;
   concord::rt::Log log;
-  uint64_t cacheBytes = 0; ///< of the last level
+  std::vector<std::string> deviceKinds; ///< by rank
+  uint64_t alignment = 64;              ///< that suits the devices of all ranks
+  std::unique_ptr<concord::rt::Leader> leader; ///< rank 0, during bring-up
+  uint64_t cacheBytes = 0;                     ///< of the last level
   const concord::rt::Arithmetic *arithmetic = nullptr;
   concord::rt::Recency recency;
   concord::rt::Heap heap;
@@ -106,6 +131,7 @@ struct concord_context {
   std::vector<concord_stream *> streams;
   std::vector<concord_event *> events;
   std::vector<concord_program *> programs;
+  std::vector<concord_pool *> pools;
   std::vector<std::unique_ptr<concord::rt::Op>> pool;
   std::vector<concord::rt::Op *> spare;
   std::vector<concord::rt::Op *> streamOps; ///< groups and event waits
