@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/random.h>
+#include <unistd.h>
 
 using namespace concord::rt;
 
@@ -76,9 +77,21 @@ int32_t concord_context_create(const concord_context_config *config,
   });
 }
 
+/// A forked child has a copy of the context, and is not the rank.
+static int32_t checkProcess(const concord_context &context, const char *what) {
+  if (context.pid == ::getpid())
+    return CONCORD_OK;
+  return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+              "%s: the context of rank %d belongs to process %lld; this is a "
+              "fork of it",
+              what, context.rank, (long long)context.pid);
+}
+
 int32_t concord_context_finalize(concord_context *context) {
   if (!context)
     return CONCORD_OK;
+  if (int32_t status = checkProcess(*context, __func__))
+    return status;
   return guarded([&] {
     {
       CONCORD_ENTER(*context);
@@ -100,6 +113,8 @@ int32_t concord_context_finalize(concord_context *context) {
 
 int32_t concord_context_abort(concord_context *context, const char *reason) {
   CONCORD_NOT_NULL(context);
+  if (int32_t status = checkProcess(*context, __func__))
+    return status;
   abortJob(*context, reason);
   return CONCORD_OK;
 }

@@ -191,5 +191,13 @@ void concord::rt::dropComm(Comm *comm) {
       entry.key = 0;
     }
   }
-  delete comm;
+  comm->destroyed = true;
+  comm->staging = nullptr;
+  auto &graves = context.graves;
+  graves.push_back(comm);
+  constexpr size_t kGraves = 64;
+  if (graves.size() > kGraves) {
+    delete graves.front();
+    graves.erase(graves.begin());
+  }
 }

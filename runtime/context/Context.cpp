@@ -253,6 +253,7 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     heapBytes = envBytes("CONCORD_HEAP_BYTES");
   auto context = std::make_unique<concord_context>();
   context->stageAlways = config.stage_always;
+  context->pid = ::getpid();
   if (config.gate_mode)
     context->gateMode = config.gate_mode;
   context->timeoutSeconds = config.timeout_seconds != 0
@@ -346,6 +347,8 @@ void concord::rt::leaveJob(concord_context *context, bool counted) {
   }
   if (context->job && counted)
     context->job->contexts.fetch_sub(1);
+  for (concord_comm *comm : context->graves)
+    delete comm;
   delete context;
 }
 

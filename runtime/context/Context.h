@@ -58,6 +58,7 @@ struct concord_comm {
   concord::rt::Op *head = nullptr, *tail = nullptr; ///< collectives, in order
   std::vector<concord::rt::Op *> messages; ///< point-to-point, any order
   bool active = false;                     ///< is in the context's list
+  bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   std::vector<uint64_t> peerDisplacement;  ///< uneven all_to_all
   std::vector<uint64_t> sendTicket, receiveTicket; ///< messages begun, per peer
@@ -112,6 +113,7 @@ struct concord_context {
   double timeoutSeconds = 300;
   bool oversubscribed = false;
   bool joined = false;
+  int64_t pid = 0; ///< that it was made in; a forked child has another
   concord::rt::Log log;
   std::vector<std::string> deviceKinds; ///< by rank
   uint64_t alignment = 64;              ///< that suits the devices of all ranks
@@ -127,6 +129,9 @@ struct concord_context {
 
   concord_comm *worldComm = nullptr;
   std::vector<concord_comm *> comms;
+  /// The last ones that were destroyed, so that using one is an error and not
+  /// an accident.
+  std::vector<concord_comm *> graves;
   std::vector<concord_comm *> activeComms; ///< by priority, highest first
   std::vector<concord_stream *> streams;
   std::vector<concord_event *> events;
