@@ -41,6 +41,15 @@ std::string nameOf(const concord_comm_config &config, const Comm *parent,
          std::to_string(number);
 }
 
+/// A communicator that was destroyed a moment ago is still known.
+int32_t checkAlive(const Comm &comm, const char *what) {
+  if (comm.destroyed)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "%s: communicator '%s' was destroyed already", what,
+                comm.name.c_str());
+  return CONCORD_OK;
+}
+
 int32_t checkIdle(const Comm &comm, const char *what) {
   if (comm.head || !comm.messages.empty())
     return fail(CONCORD_ERROR_BUSY,
@@ -203,6 +212,8 @@ int32_t concord_comm_abort(concord_comm *comm) {
   return guarded([&] {
     Context &context = *comm->context;
     CONCORD_ENTER(context);
+    if (int32_t status = checkAlive(*comm, "concord_comm_abort"))
+      return status;
     if (comm == context.worldComm)
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "the communicator of all ranks belongs to the context");
@@ -224,6 +235,8 @@ int32_t concord_comm_destroy(concord_comm *comm) {
   return guarded([&] {
     Context &context = *comm->context;
     CONCORD_ENTER(context);
+    if (int32_t status = checkAlive(*comm, "concord_comm_destroy"))
+      return status;
     if (comm == context.worldComm)
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "the communicator of all ranks belongs to the context");

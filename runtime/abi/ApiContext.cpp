@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/random.h>
+#include <unistd.h>
 
 using namespace concord::rt;
 
@@ -76,9 +77,21 @@ int32_t concord_context_create(const concord_context_config *config,
   });
 }
 
+/// A forked child has a copy of the context, and is not the rank.
+static int32_t checkProcess(const concord_context &context, const char *what) {
+  if (context.pid == ::getpid())
+    return CONCORD_OK;
+  return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+              "%s: the context of rank %d belongs to process %lld; this is a "
+              "fork of it",
+              what, context.rank, (long long)context.pid);
+}
+
 int32_t concord_context_finalize(concord_context *context) {
   if (!context)
     return CONCORD_OK;
+  if (int32_t status = checkProcess(*context, __func__))
+    return status;
   return guarded([&] {
     {
       CONCORD_ENTER(*context);
@@ -100,6 +113,8 @@ int32_t concord_context_finalize(concord_context *context) {
 
 int32_t concord_context_abort(concord_context *context, const char *reason) {
   CONCORD_NOT_NULL(context);
+  if (int32_t status = checkProcess(*context, __func__))
+    return status;
   abortJob(*context, reason);
   return CONCORD_OK;
 }
@@ -143,9 +158,13 @@ int32_t concord_context_device(const concord_context *context, int32_t rank,
                 "%d",
                 rank, context->world);
   concord_device_desc value{};
-  value.kind = "cpu";
-  value.alignment = 64;
-  value.visible_id = value.physical_id = context->segment->slot(rank).core;
+  const RankSlot &slot = context->segment->slot(rank);
+  value.kind = context->deviceKinds[size_t(rank)].c_str();
+  value.plane = slot.plane;
+  value.alignment = slot.alignment;
+  value.bandwidth = slot.bandwidth;
+  value.visible_id = slot.visible;
+  value.physical_id = slot.physical;
   giveStruct(out, value);
   return CONCORD_OK;
 }
@@ -197,7 +216,8 @@ int32_t concord_heap_alloc(concord_context *context, uint64_t bytes,
                 (unsigned long long)align);
   return guarded([&] {
     CONCORD_ENTER(*context);
-    *out = context->heap.allocate(bytes, align);
+    *out = context->heap.allocate(
+        bytes, std::max<uint64_t>(align, align ? 1 : context->alignment));
     if (!*out)
       return fail(CONCORD_ERROR_OUT_OF_MEMORY,
                   "the heap of rank %d has no room for %llu bytes: %llu of "

@@ -16,6 +16,7 @@
 #include "engine/Engine.h"
 
 #include <algorithm>
+#include <cstring>
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -122,6 +123,11 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
       }
       entry.size = uint32_t(comm->size);
       entry.released = 0;
+      auto *header =
+          reinterpret_cast<CommHeader *>(segment.commArea() + entry.offset);
+      std::strncpy(header->name, comm->name.c_str(), sizeof header->name - 1);
+      for (int i = 0; i < comm->size; ++i)
+        header->ranks[i] = static_cast<unsigned char>(comm->ranks[i]);
       entry.key = key;
       found = free;
     }
@@ -186,5 +192,13 @@ void concord::rt::dropComm(Comm *comm) {
       entry.key = 0;
     }
   }
-  delete comm;
+  comm->destroyed = true;
+  comm->staging = nullptr;
+  auto &graves = context.graves;
+  graves.push_back(comm);
+  constexpr size_t kGraves = 64;
+  if (graves.size() > kGraves) {
+    delete graves.front();
+    graves.erase(graves.begin());
+  }
 }

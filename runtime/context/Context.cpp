@@ -12,6 +12,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "context/Context.h"
+#include "bootstrap/Rendezvous.h"
+#include "context/BringUp.h"
 #include "context/Lifecycle.h"
 #include "diagnosis/Error.h"
 #include "diagnosis/Hang.h"
@@ -57,45 +59,6 @@ static int firstCore() {
   return -1;
 }
 
-/// The job's memory, and rank and world where the environment says them.
-static void findJob(Context &context, const concord_context_config &config,
-                    uint64_t heapBytes) {
-  if (config.job) {
-    context.job = config.job;
-    context.segment = config.job->segment;
-    context.rank = config.rank;
-    context.world = context.segment->world();
-    return;
-  }
-  if (config.unique_id) {
-    context.segment =
-        Segment::openNamed(*config.unique_id, config.world, heapBytes);
-    context.rank = config.rank;
-    context.world = config.world;
-    return;
-  }
-  int64_t fd = envInteger("CONCORD_JOB_FD", -1);
-  context.world = int(envInteger("CONCORD_WORLD", 1));
-  context.rank = int(envInteger("CONCORD_RANK", 0));
-  if (fd < 0) {
-    if (context.world != 1)
-      raise(CONCORD_ERROR_INVALID_ARGUMENT,
-            "CONCORD_WORLD=%d without CONCORD_JOB_FD: ranks are started by "
-            "comm-run or another launcher that hands the job's memory on",
-            context.world);
-    context.segment = Segment::create(1, heapBytes);
-    return;
-  }
-  int own = ::fcntl(int(fd), F_DUPFD_CLOEXEC, 3);
-  if (own < 0)
-    raiseErrno("CONCORD_JOB_FD=%lld cannot be used", (long long)fd);
-  context.segment = Segment::open(own);
-  if (context.segment->world() != context.world)
-    raise(CONCORD_ERROR_WRONG_WORLD,
-          "CONCORD_WORLD=%d, but the job's memory was made for %d ranks",
-          context.world, context.segment->world());
-}
-
 /// Bytes of the last-level cache that a core stores into. The C library's
 /// figure is that of the whole package, all the caches of its dies together.
 static uint64_t lastLevelCache(int core) {
@@ -118,10 +81,8 @@ static uint64_t lastLevelCache(int core) {
   return bytes ? bytes : uint64_t(32) << 20;
 }
 
-static void takeRank(Context &context) {
-  if (context.rank < 0 || context.rank >= context.world)
-    raise(CONCORD_ERROR_INVALID_ARGUMENT, "rank %d is outside a world of %d",
-          context.rank, context.world);
+static void takeRank(Context &context, const Origin &origin,
+                     const concord_context_config &config) {
   RankSlot &slot = context.segment->slot(context.rank);
   int64_t none = 0, pid = ::getpid();
   if (!slot.pid.compare_exchange_strong(none, pid))
@@ -131,7 +92,7 @@ static void takeRank(Context &context) {
   slot.startTime = processStartTime(pid);
   slot.pidNamespace = ownPidNamespace();
   slot.abi = CONCORD_ABI_VERSION;
-  slot.version = concord_version();
+  slot.version = kLibraryVersion;
   slot.core = firstCore();
   unsigned index = 0;
   size_t count;
@@ -141,36 +102,66 @@ static void takeRank(Context &context) {
       slot.settings[index++] =
           uint32_t(hashText(1, settingOf(variables[i]).value));
   ::gethostname(slot.host, sizeof slot.host - 1);
+  try {
+    describeDevice(context, origin, config);
+  } catch (const Error &error) {
+    abortJob(context, error.what());
+    throw;
+  }
   slot.state.store(CONCORD_RANK_RUNNING, std::memory_order_release);
   context.joined = true;
   context.segment->announce();
 }
 
+/// True when the process of a rank that has joined is no more.
+static bool processGone(const RankSlot &slot) {
+  int64_t pid = slot.pid.load(std::memory_order_acquire);
+  return pid != ::getpid() && processStartTime(pid) != slot.startTime;
+}
+
 /// Wait for all ranks; name those that are missing after the deadline.
 static void awaitRanks(Context &context, double seconds) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
+  int64_t nextLook = 0;
   Segment &segment = *context.segment;
+  JobHeader &header = segment.header();
   useconds_t pause = 10;
   for (;;) {
     std::string missing;
+    int64_t now = nowNanoseconds();
+    bool look = now >= nextLook && !context.job;
+    if (look)
+      nextLook = now + 20'000'000;
     for (int r = 0; r < context.world; ++r) {
-      uint32_t state = segment.slot(r).state.load(std::memory_order_acquire);
-      if (state == CONCORD_RANK_DEAD)
+      RankSlot &slot = segment.slot(r);
+      uint32_t state = slot.state.load(std::memory_order_acquire);
+      if (state == CONCORD_RANK_DEAD ||
+          (look && state == CONCORD_RANK_RUNNING && processGone(slot) &&
+           slot.state.load() == CONCORD_RANK_RUNNING))
         raise(CONCORD_ERROR_PEER_DIED,
               "rank %d died before all ranks had joined the job", r);
-      if (segment.header().aborted.load())
-        raise(CONCORD_ERROR_ABORTED, "the job was aborted during bring-up");
       if (state == CONCORD_RANK_MISSING)
         missing += (missing.empty() ? "" : ", ") + std::to_string(r);
     }
+    if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
+      char reason[sizeof header.abortReason];
+      std::memcpy(reason, header.abortReason, sizeof reason);
+      reason[sizeof reason - 1] = 0;
+      raise(CONCORD_ERROR_ABORTED,
+            "rank %llu aborted the job during bring-up: %s",
+            (unsigned long long)who - 1, reason);
+    }
     if (missing.empty())
       return;
-    if (nowNanoseconds() > deadline)
+    if (now > deadline)
       raise(CONCORD_ERROR_TIMEOUT,
             "rank %d waited %.1f s (CONCORD_CONNECT_TIMEOUT) for rank(s) %s "
             "to join",
             context.rank, seconds, missing.c_str());
-    ::usleep(pause);
+    if (context.leader)
+      context.leader->serve(2);
+    else
+      ::usleep(pause);
     pause = std::min<useconds_t>(pause * 2, 2000);
   }
 }
@@ -188,11 +179,11 @@ static void checkPeers(Context &context) {
       raise(CONCORD_ERROR_VERSION_MISMATCH,
             "rank %d has ABI version %u, rank %d has %d", r, slot.abi,
             context.rank, CONCORD_ABI_VERSION);
-    if (slot.version != concord_version())
+    if (slot.version != kLibraryVersion)
       raise(CONCORD_ERROR_VERSION_MISMATCH,
             "rank %d has version %s of Concord, rank %d has %s", r,
             versionText(slot.version).c_str(), context.rank,
-            versionText(concord_version()).c_str());
+            versionText(kLibraryVersion).c_str());
     RankSlot &own = context.segment->slot(context.rank);
     unsigned index = 0;
     size_t count;
@@ -229,7 +220,7 @@ static void logSettings(const Context &context,
   if (!log.on(LogLevel::Info))
     return;
   log.write(LogLevel::Info, "Concord %s, ABI %d, process %lld",
-            versionText(concord_version()).c_str(), CONCORD_ABI_VERSION,
+            versionText(kLibraryVersion).c_str(), CONCORD_ABI_VERSION,
             (long long)::getpid());
   size_t count;
   const concord_variable *variables = concord_variables(&count);
@@ -283,6 +274,7 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
                              : unsigned(envInteger("CONCORD_DEVICE_SLOTS"));
   context->hangSeconds = envSeconds("CONCORD_HANG_REPORT");
   context->issueFolder = envText("CONCORD_ISSUE_LOG");
+  context->pid = ::getpid();
   context->timeoutSeconds = config.timeout_seconds != 0
                                 ? config.timeout_seconds
                                 : envSeconds("CONCORD_TIMEOUT");
@@ -294,10 +286,14 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
       config.gate_timeout_seconds != 0
           ? config.gate_timeout_seconds
           : envSeconds("CONCORD_GATE_TIMEOUT", context->timeoutSeconds);
-  findJob(*context, config, heapBytes);
+  Origin origin = findOrigin(*context, config);
   context->log.open(context->rank);
   logSettings(*context, config);
-  takeRank(*context);
+  context->log.write(LogLevel::Info, "rank %d of %d by %s", context->rank,
+                     context->world, origin.words.c_str());
+  openJob(*context, origin, config, heapBytes, connect);
+  takeRank(*context, origin, config);
+  bool complete = false;
   try {
     context->arithmetic = &arithmetic();
     context->cacheBytes = envBytes("CONCORD_CACHE_BYTES",
@@ -308,10 +304,14 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     context->issues.open(context->logBlock, context->rank, context->world);
     context->heap.reset(context->segment->heap(context->rank),
                         context->segment->heapBytes());
+    placeHeap(*context);
     awaitRanks(*context, connect);
+    complete = true;
+    context->leader.reset();
     checkPeers(*context);
+    checkDevices(*context);
+    logRanks(*context);
     if (!config.job) {
-      context->segment->unlinkName();
       context->watchdog = std::make_unique<Watchdog>(*context);
       for (int r = 0; r < context->world; ++r)
         if (r != context->rank)
@@ -332,6 +332,13 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     for (int r = 0; r < context->world; ++r)
       all[r] = r;
     context->worldComm = makeComm(*context, 1, all, "world", 0, true);
+  } catch (const Error &error) {
+    // Those who still wait learn why; a deadline they have of their own.
+    if (!complete && error.status != CONCORD_ERROR_TIMEOUT &&
+        error.status != CONCORD_ERROR_ABORTED)
+      abortJob(*context, error.what());
+    leaveJob(context.release(), false);
+    throw;
   } catch (...) {
     leaveJob(context.release(), false);
     throw;
@@ -363,6 +370,8 @@ void concord::rt::leaveJob(concord_context *context, bool counted) {
   context->watchdog.reset();
   while (!context->programs.empty())
     dropProgram(context->programs.back());
+  for (concord_pool *pool : context->pools)
+    delete pool;
   for (concord_stream *stream : context->streams)
     delete stream;
   for (concord_event *event : context->events)
@@ -381,6 +390,8 @@ void concord::rt::leaveJob(concord_context *context, bool counted) {
   }
   if (context->job && counted)
     context->job->contexts.fetch_sub(1);
+  for (concord_comm *comm : context->graves)
+    delete comm;
   delete context;
 }
 

@@ -30,6 +30,7 @@
 
 namespace concord::rt {
 class Gate;
+class Leader;
 class Watchdog;
 } // namespace concord::rt
 
@@ -48,6 +49,7 @@ struct concord_comm {
   std::string name;
   int32_t priority = 0;
   uint32_t splits = 0; ///< numbers the communicators made from this one
+  uint32_t pools = 0;  ///< and the pools
 
   uint64_t sequence = 0;  ///< of the last operation that was started
   uint64_t instances = 0; ///< collectives issued
@@ -60,6 +62,7 @@ struct concord_comm {
   concord::rt::Op *head = nullptr, *tail = nullptr; ///< collectives, in order
   std::vector<concord::rt::Op *> messages; ///< point-to-point, any order
   bool active = false;                     ///< is in the context's list
+  bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   concord::rt::View ownStaged[2]; ///< this member's staged input and output
   std::vector<uint64_t> peerDisplacement;          ///< uneven all_to_all
@@ -86,6 +89,26 @@ struct concord_event {
   uint64_t ticket = 0; ///< happens when the stream has completed this many
 };
 
+/// Communicators kept for reuse. Every member of the parent has the same list,
+/// whether it belongs to them or not, and so decides the same.
+struct concord_pool {
+  struct Kept {
+    uint32_t ticket = 0;
+    std::vector<int32_t> members; ///< group ranks of the parent
+    int32_t priority = 0;
+    bool resident = false, inUse = false;
+    uint64_t lastUse = 0, bytes = 0, connections = 0;
+    concord_comm *comm = nullptr; ///< null where this rank is no member
+  };
+  concord_comm *parent = nullptr;
+  uint32_t number = 0; ///< among the pools of the parent
+  uint32_t maxComms = 0;
+  uint64_t maxBytes = 0, maxConnections = 0;
+  std::vector<Kept> kept;
+  uint32_t tickets = 0;
+  uint64_t uses = 0, hits = 0, misses = 0, evictions = 0;
+};
+
 struct concord_context {
   std::shared_ptr<concord::rt::Segment> segment;
   concord_job *job = nullptr;
@@ -101,8 +124,12 @@ struct concord_context {
   double gateSeconds = 300; ///< that an issue waits for its turn
   bool oversubscribed = false;
   bool joined = false;
+  int64_t pid = 0; ///< that it was made in; a forked child has another
   concord::rt::Log log;
-  uint64_t cacheBytes = 0; ///< of the last level
+  std::vector<std::string> deviceKinds; ///< by rank
+  uint64_t alignment = 64;              ///< that suits the devices of all ranks
+  std::unique_ptr<concord::rt::Leader> leader; ///< rank 0, during bring-up
+  uint64_t cacheBytes = 0;                     ///< of the last level
   const concord::rt::Arithmetic *arithmetic = nullptr;
   concord::rt::Recency recency;
   concord::rt::Heap heap;
@@ -113,10 +140,14 @@ struct concord_context {
 
   concord_comm *worldComm = nullptr;
   std::vector<concord_comm *> comms;
+  /// The last ones that were destroyed, so that using one is an error and not
+  /// an accident.
+  std::vector<concord_comm *> graves;
   std::vector<concord_comm *> activeComms; ///< by priority, highest first
   std::vector<concord_stream *> streams;
   std::vector<concord_event *> events;
   std::vector<concord_program *> programs;
+  std::vector<concord_pool *> pools;
   std::vector<std::unique_ptr<concord::rt::Op>> pool;
   std::vector<concord::rt::Op *> spare;
   std::vector<concord::rt::Op *> streamOps; ///< groups and event waits

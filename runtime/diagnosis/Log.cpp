@@ -40,6 +40,8 @@ void Log::open(int ownRank) {
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0)
     raiseErrno("CONCORD_LOG_FILE=%s cannot be opened", path.c_str());
+  if (file > 2)
+    ::close(file);
   file = fd;
 }
 

@@ -492,6 +492,8 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
     return fail(CONCORD_ERROR_INVALID_ARGUMENT, "%s on '%s': %s", name,
                 comm.name.c_str(), what);
   };
+  if (comm.destroyed)
+    return invalid("the communicator was destroyed");
   if (r.kind == Kind::Barrier) {
     r.dtype = DType::Invalid;
     r.chunk = 0;

@@ -16,7 +16,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <new>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -86,45 +85,6 @@ std::shared_ptr<Segment> Segment::open(int fd) {
   return segment;
 }
 
-std::shared_ptr<Segment> Segment::openNamed(const concord_unique_id &id,
-                                            int world, uint64_t heapBytes) {
-  heapBytes = roundHeap(world, heapBytes);
-  static constexpr char kPrefix[] = "concord1";
-  if (std::memcmp(id.bytes, kPrefix, 8) != 0)
-    raise(CONCORD_ERROR_INVALID_ARGUMENT,
-          "the unique id is not one that concord_unique_id_create made");
-  std::string name = "/concord-";
-  for (int i = 8; i < 24; ++i) {
-    char hex[3];
-    std::snprintf(hex, sizeof hex, "%02x", id.bytes[i]);
-    name += hex;
-  }
-  Descriptor fd{::shm_open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
-  if (fd.fd < 0)
-    raiseErrno("cannot open shared memory %s", name.c_str());
-  struct stat info;
-  if (::fstat(fd.fd, &info) != 0)
-    raiseErrno("cannot look at shared memory %s", name.c_str());
-  if (info.st_uid != ::geteuid())
-    raise(CONCORD_ERROR_SYSTEM, "shared memory %s belongs to another user",
-          name.c_str());
-  // The first to come sets the file up; the lock goes with the descriptor, so a
-  // process that dies here does not hold up the others.
-  if (::flock(fd.fd, LOCK_EX) != 0)
-    raiseErrno("cannot lock shared memory %s", name.c_str());
-  if (::fstat(fd.fd, &info) == 0 && info.st_size == 0)
-    initialise(fd.fd, world, heapBytes);
-  ::flock(fd.fd, LOCK_UN);
-  auto segment = open(fd.release());
-  segment->name = name;
-  if (segment->ranks != world)
-    raise(CONCORD_ERROR_WRONG_WORLD,
-          "this process wants a job of %d ranks, but the job of this unique id "
-          "has %d",
-          world, segment->ranks);
-  return segment;
-}
-
 void Segment::map(int fd) {
   struct stat info;
   if (::fstat(fd, &info) != 0)
@@ -189,12 +149,6 @@ Segment::~Segment() {
     ::munmap(reserved, reservedBytes);
   if (file >= 0)
     ::close(file);
-}
-
-void Segment::unlinkName() {
-  if (!name.empty())
-    ::shm_unlink(name.c_str());
-  name.clear();
 }
 
 uint64_t Segment::offsetOf(const void *pointer, uint64_t bytes) const {

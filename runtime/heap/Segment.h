@@ -8,7 +8,8 @@
 // One memory file per job: control data (who the ranks are, what they do, the
 // table of communicators and their flags), then one heap per rank. The file is
 // sparse: address space is reserved generously, memory is used when touched. It
-// has no name where a common parent hands it on, so a dead job leaves nothing.
+// has no name: a common parent hands it on, or rank 0 over a socket
+// (bootstrap/Rendezvous.h), so a dead job leaves nothing.
 //
 // Everything in it may have been written by a peer that has crashed; readers
 // check what they use as an index, size or address.
@@ -32,6 +33,9 @@ constexpr uint64_t kSegmentMagic = 0x31424f4a434e4f43; // "CONCJOB1"
 constexpr uint64_t kDefaultHeapBytes = uint64_t(16) << 30;
 constexpr uint64_t kHugePage = uint64_t(2) << 20;
 constexpr unsigned kMaxComms = 4096;
+constexpr uint32_t kLibraryVersion = CONCORD_VERSION_MAJOR * 10000 +
+                                     CONCORD_VERSION_MINOR * 100 +
+                                     CONCORD_VERSION_PATCH;
 constexpr unsigned kMaxSharedSettings = 32;
 constexpr unsigned kMaxIssuers = 16; ///< programs of a plan that has rounds
 constexpr uint64_t kCommAreaBytes = uint64_t(1) << 30;
@@ -64,6 +68,12 @@ struct alignas(128) RankSlot {
   uint32_t version; ///< concord_version of the rank's library
   int32_t core;
   char host[64];
+  // The rank's device; physical -1 where nothing says which.
+  char deviceKind[16];
+  uint32_t plane, alignment;
+  double bandwidth;
+  int32_t visible, physical;
+  uint64_t rankTable; ///< hash of the rank table, 0 for none
   /// Hashes of the variables on which all ranks must agree, in their order in
   /// concord/environment.h.
   uint32_t settings[kMaxSharedSettings];
@@ -92,9 +102,6 @@ public:
   static std::shared_ptr<Segment> create(int world, uint64_t heapBytes);
   /// Map an existing one; takes over `fd`. Throws on anything malformed.
   static std::shared_ptr<Segment> open(int fd);
-  /// Open or create the named segment of a unique id.
-  static std::shared_ptr<Segment> openNamed(const concord_unique_id &id,
-                                            int world, uint64_t heapBytes);
   ~Segment();
   Segment(const Segment &) = delete;
   Segment &operator=(const Segment &) = delete;
@@ -126,8 +133,6 @@ public:
   void announce() const {
     header().events.fetch_add(1, std::memory_order_release);
   }
-  /// Remove the name, if it has one.
-  void unlinkName();
 
 private:
   Segment() = default;
@@ -152,7 +157,6 @@ private:
   char *heaps = nullptr;
   char *reserved = nullptr;
   uint64_t reservedBytes = 0;
-  std::string name;
 };
 
 } // namespace concord::rt

@@ -140,7 +140,13 @@ void Job::start(int rank, const std::vector<std::string> &common) {
 
   cpu_set_t cores;
   bool bind = false;
-  if (config.bind_cores && ::sched_getaffinity(0, sizeof cores, &cores) == 0 &&
+  if (config.cpus) {
+    int cpu = config.cpus[rank];
+    bind = cpu >= 0 && cpu < CPU_SETSIZE;
+    CPU_ZERO(&cores);
+    if (bind)
+      CPU_SET(cpu, &cores);
+  } else if (config.bind_cores && ::sched_getaffinity(0, sizeof cores, &cores) == 0 &&
       CPU_COUNT(&cores) >= config.world) {
     int seen = 0;
     for (int i = 0; i < CPU_SETSIZE; ++i)

@@ -13,6 +13,7 @@
 
 #include "Job.h"
 
+#include "Topology.h"
 #include "common/Files.h"
 #include "common/Sharding.h"
 #include "concord/concord.h"
@@ -298,7 +299,14 @@ RunResult Job::run() {
   config.struct_size = sizeof(config);
   config.world = static_cast<int32_t>(meta.world);
   config.argv = argv.data();
-  config.bind_cores = 1;
+  // One rank per core, neighbours on cores that share most; more ranks than
+  // units are left to the scheduler.
+  std::vector<int32_t> cpus;
+  if (TopologyMap map = placeRanks({}, meta.world, false); !map.oversubscribed)
+    for (const Placement &place : map.ranks)
+      cpus.push_back(place.pu);
+  if (!cpus.empty())
+    config.cpus = cpus.data();
   config.timeout_seconds = options.timeout;
   config.stdout_fds = pump.fds();
   config.stderr_fds = pump.fds();

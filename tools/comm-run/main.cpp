@@ -13,6 +13,7 @@
 
 #include "Compile.h"
 #include "Environment.h"
+#include "HostModes.h"
 #include "Inputs.h"
 #include "Job.h"
 #include "Report.h"
@@ -211,6 +212,8 @@ int runProgram(const Options &options) {
 
 int guardedMain(int argc, char **argv) {
   try {
+    if (isHostMode({argv + 1, argv + argc}))
+      return runHostMode({argv + 1, argv + argc});
     Options options = parseOptions({argv + 1, argv + argc});
     if (options.answered) {
       std::fputs(options.answer.c_str(), stdout);

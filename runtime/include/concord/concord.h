@@ -125,7 +125,12 @@ extern "C" {
     "The message names issuer and site: look at that thread. Raise "           \
     "CONCORD_GATE_TIMEOUT if it is only slow.")                                \
   X(INTERNAL, 23, "internal error", "A check inside Concord failed.",          \
-    "Please report the message.")
+    "Please report the message.")                                              \
+  X(DEVICE_MAPPING, 26, "rank and device do not agree",                        \
+    "Rank table, visible devices and physical device contradict each other, "  \
+    "or two ranks use one device.",                                            \
+    "The message names rank and device; compare CONCORD_VISIBLE_DEVICES, the " \
+    "local rank and the rank table.")
 
 typedef enum concord_status {
   CONCORD_OK = 0,
@@ -209,6 +214,7 @@ typedef struct concord_comm concord_comm;       /* one group of ranks */
 typedef struct concord_stream concord_stream;   /* an ordered queue */
 typedef struct concord_event concord_event;     /* a point of a stream */
 typedef struct concord_program concord_program; /* a loaded artefact */
+typedef struct concord_pool concord_pool; /* communicators kept for reuse */
 
 /* Names a job for processes without a common launcher. Made by one process and
  * carried to the others by the application; holds no address. */
@@ -258,6 +264,8 @@ typedef struct concord_context_config {
   /* Communication slots of the device, which a launch holds until it is done.
    * 0: CONCORD_DEVICE_SLOTS, default no limit. */
   uint32_t device_slots;
+  const char *rank_table;  /* file; NULL: CONCORD_RANK_TABLE */
+  const char *device_file; /* device descriptions; NULL: CONCORD_DEVICE_FILE */
 } concord_context_config;
 
 typedef struct concord_comm_config {
@@ -265,6 +273,21 @@ typedef struct concord_comm_config {
   const char *name; /* for messages; "" is made up */
   int32_t priority; /* higher goes first */
 } concord_comm_config;
+
+/* Budgets of a pool; 0: none. All members of its parent give the same. */
+typedef struct concord_pool_config {
+  uint32_t struct_size;
+  uint32_t max_comms;       /* kept at a time, in use or idle */
+  uint64_t max_bytes;       /* of flags and staging that they may take */
+  uint64_t max_connections; /* pairs of members, summed over communicators */
+} concord_pool_config;
+
+typedef struct concord_pool_stats {
+  uint32_t struct_size;
+  uint32_t in_use, idle;       /* communicators now */
+  uint64_t bytes, connections; /* what they count against the budgets */
+  uint64_t hits, misses, evictions;
+} concord_pool_stats;
 
 /* One message of concord_batch_p2p. */
 typedef struct concord_p2p {
@@ -334,6 +357,7 @@ typedef struct concord_program_info {
 #define CONCORD_ENTRIES(X)                                                     \
   CONCORD_ENTRIES_CONTEXT(X)                                                   \
   CONCORD_ENTRIES_COMM(X)                                                      \
+  CONCORD_ENTRIES_POOL(X)                                                      \
   CONCORD_ENTRIES_COLLECTIVES(X)                                               \
   CONCORD_ENTRIES_PROGRAM(X)
 
@@ -470,6 +494,32 @@ typedef struct concord_program_info {
     "thread, has completed.")                                                  \
   X("engine", void, concord_poll, (struct concord_context * context),          \
     "Let the engine make progress; called at tile boundaries. Never blocks.")
+
+#define CONCORD_ENTRIES_POOL(X)                                                \
+  X("pool", int32_t, concord_pool_create,                                      \
+    (concord_comm * parent, const concord_pool_config *config,                 \
+     concord_pool **out),                                                      \
+    "A pool of communicators over members of parent. This and the following "  \
+    "are called by every member of parent, in the same order with the same "   \
+    "arguments, so that all decide alike what is reused and what goes.")       \
+  X("pool", int32_t, concord_pool_acquire,                                     \
+    (concord_pool * pool, const int32_t *members, uint32_t count,              \
+     const concord_comm_config *config, int32_t resident, uint32_t *ticket,    \
+     concord_comm **out),                                                      \
+    "A communicator of these group ranks of parent: an idle one of the same "  \
+    "members and priority, at no cost, else a new one. Over a budget, idle "   \
+    "temporary ones go, the least recently used first; resident ones stay. "   \
+    "*out is NULL where this rank is not listed; ticket gives it back.")       \
+  X("pool", int32_t, concord_pool_release,                                     \
+    (concord_pool * pool, uint32_t ticket, int32_t discard),                   \
+    "Give it back after it was drained; discard 1 destroys it (needed when "   \
+    "it is broken). BUSY while operations are in flight.")                     \
+  X("pool", int32_t, concord_pool_stats_query,                                 \
+    (const concord_pool *pool, concord_pool_stats *out),                       \
+    "What it holds and how often it could reuse.")                             \
+  X("pool", int32_t, concord_pool_destroy, (concord_pool * pool),              \
+    "Destroy it and its idle communicators; BUSY while one is in use. NULL "   \
+    "does nothing.")
 
 #define CONCORD_ENTRIES_COLLECTIVES(X)                                         \
   X("collective", int32_t, concord_all_reduce,                                 \

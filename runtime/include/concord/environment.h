@@ -62,6 +62,10 @@ typedef enum concord_variable_reader {
     "0.1", 0, "NCCL_SOCKET_RETRY_CNT", "HCCL_CONNECT_TIMEOUT",                 \
     "How long a rank waits for all ranks to join. Keep it shorter than "       \
     "CONCORD_TIMEOUT, so that the first error names the true side.")           \
+  X("CONCORD_DEVICE_FILE", RUNTIME, FILE, 0, 0, "", "(none)", "0.1", 0, "",    \
+    "",                                                                        \
+    "JSON that describes the devices of this host: kind, plane, "              \
+    "bandwidth, alignment, physical id.")                                      \
   X("CONCORD_DEVICE_SLOTS", RUNTIME, INTEGER, 0, 1024, "", "0", "0.1", 1, "",  \
     "",                                                                        \
     "Communication slots of the device: a launch holds one from its start "    \
@@ -92,6 +96,10 @@ typedef enum concord_variable_reader {
   X("CONCORD_KERNEL_TARGET", KERNELS, WORD, 0, 0,                              \
     "x86-64-v2|x86-64-v3|x86-64-v4", "(best of this CPU)", "0.1", 0, "", "",   \
     "CPU class that the kernels use.")                                         \
+  X("CONCORD_LAUNCHER", RUNTIME, WORD, 0, 0,                                   \
+    "auto|concord|torchrun|openmpi|slurm|mpich", "auto", "0.1", 0, "", "",     \
+    "Whose environment says which rank this is; concord: only CONCORD_RANK "   \
+    "and CONCORD_WORLD.")                                                      \
   X("CONCORD_LIBRARY", PYTHON, FILE, 0, 0, "", "(build/lib/libconcord.so)",    \
     "0.1", 0, "", "", "The library that the Python package loads.")            \
   X("CONCORD_LOG", RUNTIME, WORD, 0, 0, "off|error|warn|info|debug", "warn",   \
@@ -103,12 +111,18 @@ typedef enum concord_variable_reader {
     "File to append the log to; %r becomes the rank.")                         \
   X("CONCORD_RANK", RUNTIME, INTEGER, 0, 63, "", "(set by the launcher)",      \
     "0.1", 0, "", "RANK_ID", "This process's rank.")                           \
+  X("CONCORD_RANK_TABLE", RUNTIME, FILE, 0, 0, "", "(none)", "0.1", 0, "",     \
+    "RANK_TABLE_FILE", "Rank table (1.0, 1.2 or 2.0) to bring the job up by.") \
   X("CONCORD_TIMEOUT", RUNTIME, SECONDS, -1e9, 1e9, "", "300", "0.1", 0, "",   \
     "HCCL_EXEC_TIMEOUT",                                                       \
     "How long an operation waits for its peers before it is an error; "        \
     "negative: for ever.")                                                     \
   X("CONCORD_VERIFY_WEIGHTS", RUNTIME, INTEGER, 0, 1, "", "0", "0.1", 0, "",   \
     "", "1: compare the SHA-256 of every section of the weights at load.")     \
+  X("CONCORD_VISIBLE_DEVICES", RUNTIME, TEXT, 0, 0, "", "(all)", "0.1", 0,     \
+    "CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES",                       \
+    "Physical devices that this process may use, like 0,1,4-7; its local "     \
+    "rank counts in this list.")                                               \
   X("CONCORD_WORLD", RUNTIME, INTEGER, 1, 64, "", "(set by the launcher)",     \
     "0.1", 0, "", "RANK_SIZE", "Number of ranks.")                             \
   X("TMPDIR", TOOLS, FOLDER, 0, 0, "", "(/dev/shm, else /tmp)", "0.1", 0, "",  \

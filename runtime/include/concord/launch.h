@@ -54,6 +54,9 @@ typedef struct concord_launch_config {
   /* NULL, or per rank a descriptor for standard output / error; -1 inherits. */
   const int32_t *stdout_fds;
   const int32_t *stderr_fds;
+  /* NULL, or per rank the processing unit (the system's number) to pin it to;
+   * -1 leaves it free. Goes before bind_cores. */
+  const int32_t *cpus;
 } concord_launch_config;
 
 /* What a rank exits with when it fails only because another one has failed: the

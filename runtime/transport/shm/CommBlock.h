@@ -66,7 +66,11 @@ struct alignas(128) CommHeader {
   /// 0, or what went wrong first: status | (member + 1) << 32.
   std::atomic<uint64_t> broken;
   std::atomic<uint64_t> revoked;
+  /// For those who look at a running job; written once, by who made the block.
+  char name[40];
+  unsigned char ranks[kMaxRanks]; ///< world ranks, in group order
 };
+static_assert(sizeof(CommHeader) == 128);
 
 /// A view of the block of a communicator of `size` members.
 struct CommBlock {

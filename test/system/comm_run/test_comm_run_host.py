@@ -1,0 +1,130 @@
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""comm-run --topology on invented machines, --preflight on this one."""
+
+import json
+
+import pytest
+
+TWO_SOCKETS = "package:2 [numa] l3:1 core:4 pu:2"
+
+# Two packages of one core each, numbered 1 and 0, with an interface at each.
+XML = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0">
+ <object type="Machine" os_index="0" cpuset="0x0000000f" complete_cpuset="0x0000000f"
+   allowed_cpuset="0x0000000f" nodeset="0x00000003" complete_nodeset="0x00000003"
+   allowed_nodeset="0x00000003" gp_index="1">
+  {packages}
+ </object>
+</topology>
+"""
+PACKAGE = """<object type="Package" os_index="{p}" cpuset="{mask}" complete_cpuset="{mask}"
+    nodeset="{node}" complete_nodeset="{node}" gp_index="{g}0">
+   <object type="NUMANode" os_index="{p}" cpuset="{mask}" complete_cpuset="{mask}"
+     nodeset="{node}" complete_nodeset="{node}" gp_index="{g}1" local_memory="1073741824"/>
+   {cores}
+   <object type="Bridge" gp_index="{g}6" bridge_type="0-1" depth="0"
+     bridge_pci="0000:[0{p}-0{p}]">
+    <object type="PCIDev" gp_index="{g}7" pci_busid="0000:0{p}:00.0"
+      pci_type="0200 [8086:10d3] [8086:10d3] 00" pci_link_speed="0.0">
+     <object type="OSDev" gp_index="{g}8" name="eth{p}" osdev_type="2"/>
+    </object>
+   </object>
+  </object>"""
+CORE = """<object type="Core" os_index="{c}" cpuset="{mask}" complete_cpuset="{mask}"
+     nodeset="{node}" complete_nodeset="{node}" gp_index="{g}2{c}">
+    <object type="PU" os_index="{c}" cpuset="{mask}" complete_cpuset="{mask}"
+      nodeset="{node}" complete_nodeset="{node}" gp_index="{g}3{c}"/>
+   </object>"""
+
+
+def machine():
+    """Even processing units on package 0, odd ones on package 1."""
+    packages = []
+    for p in range(2):
+        node = f"0x{1 << p:08x}"
+        cores = "".join(CORE.format(c=c, mask=f"0x{1 << c:08x}", node=node, g=p + 2)
+                        for c in (p, p + 2))
+        packages.append(PACKAGE.format(p=p, g=p + 2, node=node, cores=cores,
+                                       mask=f"0x{(1 << p) | (1 << p + 2):08x}"))
+    return XML.format(packages="".join(packages))
+
+
+def topology(comm_run, tmp_path, *arguments):
+    path = tmp_path / "map.json"
+    comm_run("--topology", "--json", path, *arguments)
+    return json.loads(path.read_text())
+
+
+def test_synthetic(comm_run, tmp_path):
+    found = topology(comm_run, tmp_path, "--synthetic", TWO_SOCKETS)
+    assert (found["packages"], found["numa_nodes"], found["cores"], found["cpus"]) == (2, 2, 8, 16)
+    assert [rank["package"] for rank in found["ranks"]] == [0] * 4 + [1] * 4
+    assert [rank["core"] for rank in found["ranks"]] == list(range(8))
+    # One hardware thread per core before any second one.
+    assert len({rank["cpu"] for rank in found["ranks"]}) == 8
+    close = topology(comm_run, tmp_path, "--synthetic", TWO_SOCKETS, "-n", 4)
+    assert {rank["package"] for rank in close["ranks"]} == {0}
+    spread = topology(comm_run, tmp_path, "--synthetic", TWO_SOCKETS, "-n", 4, "--bind", "spread")
+    assert [rank["numa"] for rank in spread["ranks"]] == [0, 0, 1, 1]
+    threads = topology(comm_run, tmp_path, "--synthetic", TWO_SOCKETS, "-n", 16)
+    assert len({rank["cpu"] for rank in threads["ranks"]}) == 16
+    crowd = topology(comm_run, tmp_path, "--synthetic", TWO_SOCKETS, "-n", 32)
+    assert crowd["oversubscribed"]
+    assert [rank["cpu"] for rank in crowd["ranks"][:4]] == [0, 0, 1, 1]
+
+
+def test_xml_order_and_interfaces(comm_run, tmp_path):
+    path = tmp_path / "machine.xml"
+    path.write_text(machine())
+    found = topology(comm_run, tmp_path, "--xml", path)
+    assert found["nics"] == ["eth0", "eth1"]
+    # The system numbers cores across the packages; neighbours must not be so.
+    assert [rank["cpu"] for rank in found["ranks"]] == [0, 2, 1, 3]
+    assert [rank["nic"] for rank in found["ranks"]] == ["eth0", "eth0", "eth1", "eth1"]
+    assert [rank["numa"] for rank in found["ranks"]] == [0, 0, 1, 1]
+    assert found["cost"]["placed"] < found["cost"]["numbered"]
+
+
+def test_dot_and_text(comm_run):
+    dot = comm_run("--topology", "--synthetic", TWO_SOCKETS, "--dot", "-").stdout
+    assert dot.startswith("digraph topology {")
+    assert '"rank 7" -> "cpu 14";' in dot
+    text = comm_run("--topology").stdout
+    assert text.startswith("host ")
+    assert "levels between neighbours" in text
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (("--synthetic", "package:0x"), "is not in hwloc's notation"),
+    (("--xml", "/nonexistent.xml"), "/nonexistent.xml: "),
+    (("--bind", "tight"), "tight"),
+    (("--preflight",), "one at a time"),
+])
+def test_wrong_use(comm_run, arguments, words):
+    assert words in comm_run("--topology", *arguments, code=2).stderr
+
+
+def test_preflight(comm_run, tmp_path):
+    path = tmp_path / "p.json"
+    done = comm_run("--preflight", "-n", 2, "--json", path, CONCORD_HEAP_BYTES="64M")
+    report = json.loads(path.read_text())
+    assert report["ready"]
+    assert [check["check"] for check in report["checks"]] == [
+        "versions", "interfaces", "limits", "shared memory", "processes", "clocks",
+        "environment"]
+    assert "preflight for 2 ranks: ready" in done.stdout
+
+
+def test_preflight_finds_what_is_wrong(comm_run):
+    done = comm_run("--preflight", code=1, CONCORD_TIMEOUT="soon")
+    assert "CONCORD_TIMEOUT=soon is not a number of seconds" in done.stdout
+    assert "this host cannot join" in done.stdout
+    limited = comm_run.command("--preflight", "-n", 8)
+    import subprocess
+    done = subprocess.run(["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", *limited],
+                          env=comm_run.env, capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 1
+    assert "open files: 40, 8 ranks need 112" in done.stdout
