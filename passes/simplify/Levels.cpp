@@ -122,7 +122,8 @@ bool Simplifier::joinLevels(Issue issue) {
   double one = cost.seconds(CollectiveKind::all_reduce, bytes, groups);
   double two = seconds(CollectiveKind::all_reduce, bytes, *inner) +
                seconds(CollectiveKind::all_reduce, bytes, issue);
-  if (one >= two)
+  // As long is good enough: there is one less to issue.
+  if (one > 1.001 * two)
     return refuse(issue, action, "cost");
   if (!fences.areNear(inner->op, issue.op))
     return refuse(issue, action, "fence");
