@@ -404,7 +404,21 @@ class Program:
         ConcordError when a peer died, timed out or disagrees."""
         self._require_open()
         self._prepare()
+        if self.dims:
+            self._check_room()
         self._library.concord_program_step(self._handle)
+
+    def _check_room(self):
+        """Bound arrays must hold the shapes that the step is about to use."""
+        for (kind, index), array in self._bound.items():
+            entry = (self.inputs if kind == "input" else self.outputs)[index]
+            size = int(np.prod(entry.local_shape, dtype=np.int64))
+            if array.nbytes < size * entry.numpy_dtype.itemsize:
+                raise ValueError(
+                    f"the array bound to {kind} {entry.name!r} has shape "
+                    f"{list(array.shape)}, the step needs "
+                    f"{list(entry.local_shape)}"
+                )
 
     def run(self, inputs):
         """Copy local arrays in (a dict by name; those left out keep what they
