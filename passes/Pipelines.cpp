@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Passes.h"
+#include "common/Family.h"
 
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -46,10 +47,14 @@ void setPhase(Operation *module, Phase phase) {
 
 namespace {
 
+/// Adds a phase's passes; `bounded`: the module is a member of a program with
+/// bounded dimensions (common/Family.h), where nothing may be decided by sizes.
+using FillPhase = std::function<void(OpPassManager &, bool bounded)>;
+
 /// Runs passes only while the module has not reached `until`.
 struct PhasePass : public PassWrapper<PhasePass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PhasePass)
-  PhasePass(Phase until, std::function<void(OpPassManager &)> fill)
+  PhasePass(Phase until, FillPhase fill)
       : until(until), fill(std::move(fill)) {}
   PhasePass(const PhasePass &other) = default;
 
@@ -59,14 +64,14 @@ struct PhasePass : public PassWrapper<PhasePass, OperationPass<ModuleOp>> {
   }
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager manager("builtin.module");
-    fill(manager);
+    fill(manager, false);
     manager.getDependentDialects(registry);
   }
   void runOnOperation() override {
     if (getPhase(getOperation()) >= until)
       return;
     OpPassManager manager("builtin.module");
-    fill(manager);
+    fill(manager, getOperation()->hasAttr(kSizesPending));
     if (failed(runPipeline(manager, getOperation())))
       return signalPassFailure();
     if (getPhase(getOperation()) < until)
@@ -74,7 +79,7 @@ struct PhasePass : public PassWrapper<PhasePass, OperationPass<ModuleOp>> {
   }
 
   Phase until;
-  std::function<void(OpPassManager &)> fill;
+  FillPhase fill;
 };
 
 /// Fails with a message: how a pipeline refuses its options.
@@ -89,8 +94,7 @@ struct RefusePass : public PassWrapper<RefusePass, OperationPass<ModuleOp>> {
   std::string message;
 };
 
-void addPhase(OpPassManager &manager, Phase until,
-              std::function<void(OpPassManager &)> fill) {
+void addPhase(OpPassManager &manager, Phase until, FillPhase fill) {
   manager.addPass(std::make_unique<PhasePass>(until, std::move(fill)));
 }
 
@@ -116,21 +120,21 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
     return;
   }
   addPhase(manager, Phase::Partitioned,
-           [](OpPassManager &pm) { pm.addPass(createCommPartition()); });
+           [](OpPassManager &pm, bool) { pm.addPass(createCommPartition()); });
   if (to == Phase::Partitioned)
     return;
   bool recognize = options.recognize, fuse = options.fuseElementwise;
   bool simplify = options.simplify, exact = options.exact;
   bool bucket = options.bucket;
   std::string machine = options.machine;
-  addPhase(manager, Phase::Decomposed, [=](OpPassManager &pm) {
+  addPhase(manager, Phase::Decomposed, [=](OpPassManager &pm, bool bounded) {
     if (recognize)
       pm.addPass(createCommRecognize());
     pm.addPass(createCommDecompose());
     cleanUp(pm);
     // Before elementwise operations are fused: a sum of two reductions is still
     // an operation of its own.
-    if (simplify) {
+    if (simplify && !bounded) {
       CommSimplifyOptions rewrites;
       rewrites.exact = exact;
       rewrites.machine = machine;
@@ -151,20 +155,20 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   CommFuseOptions fused;
   fused.machineName = options.machine;
   bool overlaps = options.overlap;
-  addPhase(manager, Phase::Ordered, [=](OpPassManager &pm) {
-    if (bucket)
+  addPhase(manager, Phase::Ordered, [=](OpPassManager &pm, bool bounded) {
+    if (bucket && !bounded)
       pm.addPass(createCommBucket(joined));
-    if (fuseCollectives)
+    if (fuseCollectives && !bounded)
       pm.addPass(createCommFuse(fused));
     pm.addPass(createCommVerifyUniform());
-    if (overlaps)
+    if (overlaps && !bounded)
       pm.addPass(createCommOverlap(overlap));
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());
   });
   if (to == Phase::Ordered)
     return;
-  addPhase(manager, Phase::Planned, [](OpPassManager &pm) {
+  addPhase(manager, Phase::Planned, [](OpPassManager &pm, bool) {
     pm.addPass(createCommBufferize());
     cleanUp(pm);
     pm.addPass(createCommPlanWorkspace());
@@ -174,7 +178,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   if (to == Phase::Planned)
     return;
   addPhase(manager, Phase::Lowered,
-           [](OpPassManager &pm) { pm.addPass(createCommLower()); });
+           [](OpPassManager &pm, bool) { pm.addPass(createCommLower()); });
 }
 
 void registerConcordPasses() {

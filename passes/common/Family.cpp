@@ -308,7 +308,7 @@ FailureOr<plan::Plan> mergePlans(const Members &members,
         const plan::Issue &other = plan.programs[p].issues[i];
         good &= other.kind == issue.kind && other.domain == issue.domain &&
                 other.dtype == issue.dtype && other.root == issue.root &&
-                other.pairs == issue.pairs &&
+                other.fused == issue.fused && other.pairs == issue.pairs &&
                 other.sendCounts == issue.sendCounts &&
                 other.recvCounts == issue.recvCounts &&
                 other.buffers.size() == issue.buffers.size();
@@ -770,14 +770,15 @@ LogicalResult Merger::metadata() {
       StringRef(reinterpret_cast<const char *>(bytes.data()), bytes.size()));
   // The length of the plan stands in the description of the program.
   auto program = mine.lookupSymbol<LLVM::GlobalOp>(CONCORD_PROGRAM_SYMBOL);
-  int64_t before = 0;
+  // It is the first number of its kind there.
+  bool found = false;
   for (Operation &op : *program.getInitializerBlock())
     if (auto constant = dyn_cast<LLVM::ConstantOp>(op);
-        constant && op.getResult(0).getType().isInteger(64)) {
+        constant && op.getResult(0).getType().isInteger(64) && !found) {
       constant.setValueAttr(builder.getI64IntegerAttr(bytes.size()));
-      ++before;
+      found = true;
     }
-  if (before != 1)
+  if (!found)
     return mine.emitError("internal: the program's description has another "
                           "form");
 
