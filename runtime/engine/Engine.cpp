@@ -375,9 +375,8 @@ int32_t concord::rt::waitDevice(Context &context) {
       waiter.restart();
       continue;
     }
-    op = oldest(context);
-    if (op && op->number <= last)
-      passTime(context, waiter, op);
+    // Not with the operation: it may be another thread's, and gone by then.
+    passTime(context, waiter, nullptr);
   }
   int32_t after = context.asyncStatus.load();
   if (before == CONCORD_OK && after != CONCORD_OK)
@@ -410,7 +409,7 @@ int32_t concord::rt::waitFor(Op &op) {
 
 int32_t concord::rt::waitStream(concord_stream &stream, uint64_t ticket) {
   Context &context = *stream.context;
-  Waiter waiter(context);
+  Waiter waiter(context, true); // its operations may be another thread's
   if (stream.priority < 0)
     waiter.sleepEarly();
   while (stream.completed < ticket) {

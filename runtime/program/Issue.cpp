@@ -266,9 +266,13 @@ int32_t concord::rt::issueSite(Context &context, uint32_t index,
       buffers += used;
       numBuffers -= used;
     }
+    // One launch, which holds one slot of the device.
+    uint64_t launch = context.issues.latest() + 1;
     for (uint32_t member : issue.members)
-      if (program->sites[member].takesPart)
+      if (program->sites[member].takesPart) {
+        program->sites[member].op.launch = launch;
         enqueue(program->sites[member].op);
+      }
     if (issue.synchronous)
       status = waitSite(context, index);
   } else {

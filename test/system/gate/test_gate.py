@@ -101,3 +101,70 @@ def test_another_mode_is_refused(plan, tmp_path):
     """The plan is certified under hold only."""
     _, errors = run_job(plan, tmp_path, "late", CONCORD_GATE="check")
     assert "gate=hold" in errors
+
+
+def test_sigusr1_prints_what_a_live_rank_does():
+    """State and stacks on standard error, and the process goes on."""
+    program = ("import os, signal, time, concord\n"
+               "context = concord.Context()\n"
+               "os.kill(os.getpid(), signal.SIGUSR1)\n"
+               "time.sleep(0.7)\n"
+               "context.close()\n"
+               "print('went on')\n")
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        check=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"),
+             "CONCORD_HEAP_BYTES": "64M",
+             "CONCORD_LIBRARY": str(BUILD / "lib" / "libconcord.so")})
+    assert result.stdout == "went on\n"
+    assert "concord: rank 0 of 1" in result.stderr
+    assert "nothing is in flight" in result.stderr
+    assert re.search(r"Thread 1 \(LWP \d+ .*\):\n#0 ", result.stderr)
+
+
+def test_an_application_keeps_its_own_sigusr1():
+    """The signal is taken only where nobody has it."""
+    program = ("import os, signal, concord\n"
+               "signal.signal(signal.SIGUSR1, lambda *_: print('mine'))\n"
+               "context = concord.Context()\n"
+               "os.kill(os.getpid(), signal.SIGUSR1)\n"
+               "context.close()\n")
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True,
+        check=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"),
+             "CONCORD_HEAP_BYTES": "64M",
+             "CONCORD_LIBRARY": str(BUILD / "lib" / "libconcord.so")})
+    assert result.stdout == "mine\n"
+    assert "concord: rank" not in result.stderr
+
+
+def test_the_plan_is_of_the_published_schema(plan):
+    """Every object has exactly the fields that docs/plan-schema.json lists."""
+    schema = json.loads((ROOT / "docs" / "plan-schema.json").read_text())
+
+    def check(value, rule, where):
+        if "$ref" in rule:
+            rule = schema["$defs"][rule["$ref"].rsplit("/", 1)[1]]
+        if "const" in rule:
+            assert value == rule["const"], where
+        if "enum" in rule:
+            assert value in rule["enum"], where
+        kind = rule.get("type")
+        if kind == "object":
+            assert set(rule["required"]) <= set(value), where
+            assert set(value) <= set(rule["properties"]), where
+            for name, inner in value.items():
+                check(inner, rule["properties"][name], f"{where}.{name}")
+        elif kind == "array":
+            assert isinstance(value, list), where
+            for index, inner in enumerate(value):
+                check(inner, rule.get("items", {}), f"{where}[{index}]")
+        elif kind == "integer":
+            assert isinstance(value, int), where
+            assert rule.get("minimum", value) <= value, where
+        elif kind == "string":
+            assert isinstance(value, str), where
+
+    check(json.loads(plan.read_text()), schema, "plan")
