@@ -446,6 +446,9 @@ int32_t concord_fused(concord_comm *comm, const concord_kernel *kernel,
   Context &context = *comm->context;
   return guarded([&] {
     CONCORD_ENTER(context);
+    if (context.groupDepth)
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "concord_fused inside a group: it returns when it is done");
     std::unique_ptr<Fused> fused = makeFused(kernel);
     Op op;
     int32_t status = prepareFused(op, *comm, *fused, buffers, numBuffers);

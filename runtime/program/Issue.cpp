@@ -34,8 +34,8 @@ __attribute__((weak)) const char *concord_kernel_last_error(void);
 static void prepareFusedSite(concord_program &program, Site &site) {
   const plan::Issue &issue = *site.issue;
   if (!concord_kernel_create)
-    raise(CONCORD_ERROR_NOT_SUPPORTED, "%s needs kernels, this library has none",
-          program.path.c_str());
+    raise(CONCORD_ERROR_NOT_SUPPORTED,
+          "%s needs kernels, this library has none", program.path.c_str());
   if (concord_kernel_create(issue.fused.c_str(), &site.kernel, nullptr) !=
       CONCORD_OK)
     raise(CONCORD_ERROR_KERNEL, "%s: site %zu (%s), kernel %s: %s",
