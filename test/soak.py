@@ -4,8 +4,11 @@
 
 Each round runs comm-bench on a random operation, dtype and size; in a third of the
 rounds one rank is killed on the way, and the others must end by themselves with an
-error. After every round there must be no process of it, no shared-memory segment
-and no temporary file left. The seed is printed; --seed repeats a run.
+error. Every third round starts ranks without a common launcher, which meet over a
+socket and loop until one of them is killed or stopped. After every round there must
+be no process of it, no shared-memory segment, no socket and no temporary file left,
+and this script must hold no more descriptors than before. The seed is printed;
+--seed repeats a run.
 """
 
 import argparse
@@ -18,6 +21,9 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BENCH = os.path.join(ROOT, "build", "bin", "comm-bench")
+RANK = os.path.join(ROOT, "build", "bin", "unit", "fault-rank")
+LOOPS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce",
+         "gather", "scatter", "permute", "p2p", "barrier"]
 OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
 
 
@@ -45,8 +51,59 @@ def shared_files():
     return {name for name in os.listdir("/dev/shm") if "concord" in name}
 
 
+def sockets():
+    with open("/proc/net/unix", encoding="utf-8") as file:
+        return file.read().count("@concord/")
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def loose_round(generator, number):
+    """Ranks that meet by themselves; one is struck, the others must end with an error."""
+    ranks = generator.choice([2, 3, 4, 6])
+    victim = generator.randrange(ranks)
+    operation = generator.choice(LOOPS)
+    size = generator.choice(["run", "run-large"])
+    blow = generator.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP])
+    what = f"round {number}: {operation} {size} on {ranks} loose ranks, {blow.name} for {victim}"
+    processes = []
+    for rank in range(ranks):
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
+                   MASTER_ADDR="localhost", MASTER_PORT="1", CONCORD_LAUNCHER="torchrun",
+                   TORCHELASTIC_RUN_ID=f"soak.{os.getpid()}.{number}", CONCORD_TIMEOUT="3",
+                   CONCORD_CONNECT_TIMEOUT="10", CONCORD_HEAP_BYTES="64M")
+        processes.append(subprocess.Popen([RANK, size, str(victim), operation], env=env,
+                                          stderr=subprocess.PIPE, text=True))
+    wrong = None
+    try:
+        time.sleep(generator.uniform(0.02, 0.6))
+        processes[victim].send_signal(blow)
+        for rank, process in enumerate(processes):
+            if rank == victim:
+                continue
+            _, words = process.communicate(timeout=60)
+            if process.returncode <= 40:
+                wrong = f"{what}: rank {rank} ended with {process.returncode}: {words[-300:]}"
+    except subprocess.TimeoutExpired:
+        wrong = f"{what}: hangs"
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+    return wrong
+
+
 def one_round(generator, number):
     """Returns what went wrong, or None."""
+    if number % 3 == 0 and os.path.exists(RANK):
+        before = shared_files()
+        wrong = loose_round(generator, number)
+        if not wrong and shared_files() - before:
+            wrong = f"round {number}: leaves {shared_files() - before} in /dev/shm"
+        return wrong
     ranks = generator.choice([1, 2, 2, 3, 4, 4, 5, 8])
     operation = generator.choice(OPERATIONS)
     dtype = generator.choice(["float", "double", "half", "bfloat16", "int32"])
@@ -97,6 +154,7 @@ def main():
     generator = random.Random(seed)
     end = time.monotonic() + options.seconds
     number, failed, said = 0, 0, time.monotonic()
+    held, meeting = descriptors(), sockets()
     while time.monotonic() < end:
         number += 1
         wrong = one_round(generator, number)
@@ -106,6 +164,12 @@ def main():
         if time.monotonic() - said > 10:
             said = time.monotonic()
             print(f"soak: {number} rounds, {failed} failed", flush=True)
+    if descriptors() > held:
+        failed += 1
+        print(f"soak: holds {descriptors()} descriptors, {held} at the start")
+    if sockets() > meeting:
+        failed += 1
+        print("soak: sockets where ranks meet are left")
     print(f"soak: {number} rounds, {failed} failed")
     return 1 if failed or not number else 0
 

@@ -18,13 +18,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
 #include <span>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -32,6 +32,16 @@ using namespace concord::rt;
 
 static constexpr int64_t kGreetingDeadline = 2'000'000'000;
 static constexpr size_t kMaxGuests = 128;
+
+bool concord::rt::processEnded(int64_t pid) {
+  int fd = int(::syscall(SYS_pidfd_open, pid_t(pid), 0));
+  if (fd < 0)
+    return errno == ESRCH;
+  pollfd end{fd, POLLIN, 0};
+  bool ended = ::poll(&end, 1, 0) == 1;
+  ::close(fd);
+  return ended;
+}
 
 JobKey JobKey::of(const concord_unique_id &id) {
   JobKey key;
@@ -264,7 +274,7 @@ bool Leader::hear(Guest &guest) {
 void Leader::serve(int milliseconds) {
   // One that was let in and died before it took its rank leaves no other trace.
   for (size_t rank = 1; rank < takenBy.size(); ++rank)
-    if (takenBy[rank] && ::kill(pid_t(takenBy[rank]), 0) != 0 && errno == ESRCH)
+    if (takenBy[rank] && processEnded(takenBy[rank]))
       raise(CONCORD_ERROR_PEER_DIED,
             "rank %zu (process %lld) died before all ranks had joined the job",
             rank, (long long)takenBy[rank]);

@@ -29,6 +29,9 @@
 
 namespace concord::rt {
 
+/// True when a process has ended, a zombie included.
+bool processEnded(int64_t pid);
+
 /// What names a job: 16 bytes that its ranks share.
 struct JobKey {
   uint8_t bytes[16] = {};

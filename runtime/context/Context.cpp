@@ -116,7 +116,8 @@ static void takeRank(Context &context, const Origin &origin,
 /// True when the process of a rank that has joined is no more.
 static bool processGone(const RankSlot &slot) {
   int64_t pid = slot.pid.load(std::memory_order_acquire);
-  return pid != ::getpid() && processStartTime(pid) != slot.startTime;
+  return pid != ::getpid() &&
+         (processEnded(pid) || processStartTime(pid) != slot.startTime);
 }
 
 /// Wait for all ranks; name those that are missing after the deadline.

@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Elf.h"
+#include "Live.h"
 #include "Report.h"
 #include "concord/order/Case.h"
 #include "concord/order/Certificate.h"
@@ -373,6 +374,11 @@ int main(int argc, char **argv) try {
   app.add_flag(
       "--collect-script", script,
       "print a shell script that gathers the evidence from hosts over ssh");
+  std::string liveJob;
+  app.add_option("--live", liveJob,
+                 "look at a running job: per communicator and rank, sequence, "
+                 "operation, state")
+      ->type_name("PID");
   app.add_flag("--version", version, "print the version");
   try {
     app.parse(argc, argv);
@@ -388,6 +394,8 @@ int main(int argc, char **argv) try {
     std::cout << order::evidence::collectScript();
     return 0;
   }
+  if (!liveJob.empty())
+    return live(liveJob, session.wantJson);
   if (paths.empty()) {
     std::cerr << "comm-doctor: no input; see --help\n";
     return 2;

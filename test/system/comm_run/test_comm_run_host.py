@@ -3,8 +3,11 @@
 """comm-run --topology on invented machines, --preflight on this one."""
 
 import json
+import subprocess
 
 import pytest
+
+from comm_run_support import BIN
 
 TWO_SOCKETS = "package:2 [numa] l3:1 core:4 pu:2"
 
@@ -106,6 +109,28 @@ def test_wrong_use(comm_run, arguments, words):
     assert words in comm_run("--topology", *arguments, code=2).stderr
 
 
+def test_health(comm_run, tmp_path):
+    if not (BIN / "comm-opt").exists():
+        pytest.skip("comm-opt is not built")
+    baseline, report = tmp_path / "base.json", tmp_path / "r.json"
+    done = comm_run("--health", "-n", 2, "--baseline", baseline)
+    assert "stored as the baseline" in done.stdout
+    stored = json.loads(baseline.read_text())
+    assert stored["ranks"] == 2 and stored["latency_us"] > 0 and stored["busbw"] > 0
+    # Against itself, with room for whatever else runs here.
+    comm_run("--health", "-n", 2, "--baseline", baseline, "--tolerance", 1000)
+    # Against a time when all was much faster.
+    baseline.write_text(json.dumps(dict(stored, large_us=stored["large_us"] / 1e5)))
+    done = comm_run("--health", "-n", 2, "--baseline", baseline, "--tolerance", 900,
+                    "--json", report, code=1)
+    assert "DEGRADED" in done.stdout
+    found = json.loads(report.read_text())
+    assert found["degraded"] and found["baseline"]["large_us"]["degraded"]
+    baseline.write_text("[]")
+    assert "no baseline" in comm_run("--health", "-n", 2, "--baseline", baseline, code=2).stderr
+    assert comm_run.left_behind() == []
+
+
 def test_preflight(comm_run, tmp_path):
     path = tmp_path / "p.json"
     done = comm_run("--preflight", "-n", 2, "--json", path, CONCORD_HEAP_BYTES="64M")
@@ -122,7 +147,6 @@ def test_preflight_finds_what_is_wrong(comm_run):
     assert "CONCORD_TIMEOUT=soon is not a number of seconds" in done.stdout
     assert "this host cannot join" in done.stdout
     limited = comm_run.command("--preflight", "-n", 8)
-    import subprocess
     done = subprocess.run(["sh", "-c", 'ulimit -n 40; exec "$@"', "sh", *limited],
                           env=comm_run.env, capture_output=True, text=True, timeout=60,
                           check=False)

@@ -272,3 +272,82 @@ TEST(Devices, TheRankTableHasItsSay) {
   EXPECT_EQ(concord_context_create(&config, &context), CONCORD_ERROR_NOT_FOUND);
   ::unlink(name);
 }
+
+TEST(Lifetime, DestroyedTwiceOrUsedAfterwards) {
+  runRanks(2, [](Rank &rank) {
+    concord_comm *comm;
+    ASSERT_OK(concord_comm_split(rank.world, 0, 0, nullptr, &comm));
+    ASSERT_OK(concord_comm_destroy(comm));
+    EXPECT_EQ(concord_comm_destroy(comm), CONCORD_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::strstr(concord_last_error(), "was destroyed already"),
+              nullptr);
+    EXPECT_EQ(concord_comm_abort(comm), CONCORD_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(concord_barrier(comm, nullptr), CONCORD_ERROR_INVALID_ARGUMENT);
+    // The others are none the worse for it.
+    EXPECT_EQ(count(rank.world), 2);
+    EXPECT_OK(concord_comm_destroy(nullptr));
+    EXPECT_EQ(concord_comm_destroy(rank.world), CONCORD_ERROR_INVALID_ARGUMENT);
+  });
+}
+
+TEST(Lifetime, WhatIsInFlightKeepsItsCommunicator) {
+  runRanks(2, [](Rank &rank) {
+    concord_comm *comm;
+    concord_stream *stream;
+    ASSERT_OK(concord_comm_split(rank.world, 0, 0, nullptr, &comm));
+    ASSERT_OK(concord_stream_create(rank.context, 0, &stream));
+    auto *data = rank.heap<float>(1000);
+    ASSERT_OK(concord_all_reduce(comm, data, data, 1000, CONCORD_DTYPE_F32,
+                                 CONCORD_REDUCTION_SUM, stream));
+    EXPECT_EQ(concord_comm_destroy(comm), CONCORD_ERROR_BUSY);
+    EXPECT_EQ(concord_stream_destroy(stream), CONCORD_ERROR_BUSY);
+    ASSERT_OK(concord_comm_drain(comm));
+    EXPECT_OK(concord_stream_destroy(stream));
+    EXPECT_OK(concord_comm_destroy(comm));
+  });
+}
+
+TEST(Arguments, CountsThatOverflow) {
+  runRanks(2, [](Rank &rank) {
+    auto *data = rank.heap<double>(16);
+    for (uint64_t count : {~uint64_t(0), uint64_t(1) << 61,
+                           (uint64_t(1) << 61) + 1, uint64_t(1) << 54}) {
+      EXPECT_EQ(concord_all_reduce(rank.world, data, data, count,
+                                   CONCORD_DTYPE_F64, CONCORD_REDUCTION_SUM,
+                                   nullptr),
+                CONCORD_ERROR_INVALID_ARGUMENT)
+          << count;
+      EXPECT_EQ(concord_all_gather(rank.world, data, data, count,
+                                   CONCORD_DTYPE_F64, nullptr),
+                CONCORD_ERROR_INVALID_ARGUMENT);
+      EXPECT_EQ(concord_send(rank.world, data, count, CONCORD_DTYPE_F64,
+                             1 - rank.rank, nullptr),
+                CONCORD_ERROR_INVALID_ARGUMENT);
+      uint64_t counts[2] = {count, count};
+      EXPECT_EQ(concord_all_gather_v(rank.world, data, data, counts,
+                                     CONCORD_DTYPE_F64, nullptr),
+                CONCORD_ERROR_INVALID_ARGUMENT);
+    }
+    void *memory;
+    EXPECT_EQ(concord_heap_alloc(rank.context, ~uint64_t(0) - 8, 64, &memory),
+              CONCORD_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(count(rank.world), 2);
+  });
+}
+
+TEST(Numerics, InfinitiesAndOverflow) {
+  runRanks(2, [](Rank &rank) {
+    float infinity = __builtin_inff();
+    float in[3] = {rank.rank ? -infinity : infinity, infinity, 3e38f}, out[3];
+    ASSERT_OK(concord_all_reduce(rank.world, in, out, 3, CONCORD_DTYPE_F32,
+                                 CONCORD_REDUCTION_SUM, nullptr));
+    EXPECT_NE(out[0], out[0]) << "infinity less infinity is no number";
+    EXPECT_EQ(out[1], infinity);
+    EXPECT_EQ(out[2], infinity);
+    int32_t most = 2147483647, wrapped = 0;
+    ASSERT_OK(concord_all_reduce(rank.world, &most, &wrapped, 1,
+                                 CONCORD_DTYPE_I32, CONCORD_REDUCTION_SUM,
+                                 nullptr));
+    EXPECT_EQ(wrapped, -2) << "integers wrap";
+  });
+}
