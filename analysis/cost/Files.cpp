@@ -19,6 +19,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -253,7 +254,8 @@ struct Hosts {
   int64_t count, ranks, cores, nics;
 };
 
-void parseTopology(const json &root, Machine &machine) {
+void parseTopology(const json &root, const std::string &path,
+                   Machine &machine) {
   Object object(root, "");
   object.integer("concord_topology", 1, 1);
   Machine base = *builtinMachine("cpu");
@@ -265,6 +267,13 @@ void parseTopology(const json &root, Machine &machine) {
       throw std::runtime_error("device.machine is \"" + name +
                                "\"; there are \"cpu\" and \"accelerator\"");
     base = *builtin;
+    // What was measured here, beside this file.
+    if (std::string file = device.text("calibration", ""); !file.empty()) {
+      std::string error;
+      auto folder = std::filesystem::path(path).parent_path();
+      if (!readCalibration((folder / file).string(), base, error))
+        throw std::runtime_error("device.calibration: " + error);
+    }
     readFlops(device, base);
     readMemory(device, base);
     readFixedCosts(device, base);
@@ -425,9 +434,10 @@ bool readCalibration(const std::string &path, Machine &machine,
 
 bool parseTopology(std::string_view text, const std::string &path,
                    Machine &machine, std::string &error) {
-  return parseText(
-      text, path, "concord_topology", machine, error,
-      [](const json &root, Machine &result) { parseTopology(root, result); });
+  return parseText(text, path, "concord_topology", machine, error,
+                   [&](const json &root, Machine &result) {
+                     parseTopology(root, path, result);
+                   });
 }
 
 bool readTopology(const std::string &path, Machine &machine,

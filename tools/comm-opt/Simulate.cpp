@@ -66,11 +66,9 @@ void printPrediction(const Prediction &prediction, llvm::raw_ostream &os) {
     os << ", " << machine.ranks << " ranks, " << machine.coresPerHost
        << " cores per host";
   os << "\n";
-  double exposed = 0, busy = 0;
-  for (const simulate::DomainLoad &load : result.domains) {
+  double exposed = 0;
+  for (const simulate::DomainLoad &load : result.domains)
     exposed += load.exposed;
-    busy += load.busy;
-  }
   double compute = 0;
   for (const simulate::RankClass &one : result.classes)
     if (one.seconds >= result.seconds)

@@ -10,7 +10,7 @@
 
 // CHECK-LABEL: func.func @mesh
 // CHECK-NOT: lane
-// CHECK-COUNT-16: tensor.extract_slice
+// CHECK-COUNT-8: tensor.extract_slice
 // CHECK: return
 module attributes {comm.world = 4 : i64} {
   comm.domain @tp groups([[0, 1], [2, 3]]) priority(1)

@@ -29,7 +29,6 @@ module attributes {comm.world = 2 : i64} {
 
 // A weight is gathered while the layer before computes, not at the very begin.
 // CHECK-LABEL: func.func @prefetch
-// CHECK-SAME: growth = 2
 // CHECK: comm.compute "layer0"
 // CHECK: comm.start all_gather @dp {{.*}} {dim = 0 : i64}
 // CHECK-NEXT: comm.compute "layer1"
@@ -37,7 +36,7 @@ module attributes {comm.world = 2 : i64} {
 // CHECK: comm.compute "layer2"
 module attributes {comm.world = 2 : i64} {
   comm.domain @dp groups([[0, 1]])
-  func.func @prefetch(%x: tensor<1000000xf32>, %w: tensor<500000xf32>) -> tensor<1000000xf32> attributes {growth = 2} {
+  func.func @prefetch(%x: tensor<1000000xf32>, %w: tensor<500000xf32>) -> tensor<1000000xf32> {
     %0 = comm.compute "layer0"(%x) {flops = 10000000000 : i64} : (tensor<1000000xf32>) -> tensor<1000000xf32>
     %1 = comm.compute "layer1"(%0) {flops = 10000000000 : i64} : (tensor<1000000xf32>) -> tensor<1000000xf32>
     %big = comm.compute "more"(%1) {flops = 1 : i64} : (tensor<1000000xf32>) -> tensor<4000000xf32>

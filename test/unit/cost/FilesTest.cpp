@@ -189,6 +189,16 @@ TEST(LoadMachine, WhatIsAskedFor) {
   std::ofstream(path) << R"({"concord_topology": 1, "hosts": [{"ranks": 3}]})";
   ASSERT_TRUE(loadMachine(path, "cpu", machine, error)) << error;
   EXPECT_EQ(machine.ranks, 3);
+  // A topology takes over what was measured beside it.
+  std::ofstream((folder / "cal.json").string())
+      << R"({"concord_calibration": 1, "op_us": 7})";
+  std::ofstream(path) << R"({"concord_topology": 1, "hosts": [{"ranks": 3}],
+                             "device": {"calibration": "../cal.json"}})";
+  ASSERT_TRUE(loadMachine(path, "cpu", machine, error)) << error;
+  EXPECT_DOUBLE_EQ(machine.opSeconds, 7e-6);
+  std::filesystem::remove(folder / "cal.json");
+  EXPECT_FALSE(loadMachine(path, "cpu", machine, error));
+  EXPECT_THAT(error, HasSubstr("device.calibration: cannot read"));
   EXPECT_FALSE(loadMachine((folder / "no").string(), "cpu", machine, error));
   EXPECT_THAT(error, HasSubstr("cannot read"));
   std::filesystem::remove_all(folder);
