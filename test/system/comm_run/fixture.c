@@ -103,4 +103,6 @@ const concord_program_desc concord_program = {sizeof(concord_program_desc),
                                               kPlan,
                                               sizeof(kPlan),
                                               kKernels,
-                                              step};
+                                              step,
+                                              1,
+                                              0};
