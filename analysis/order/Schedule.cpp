@@ -61,7 +61,6 @@ public:
   }
 
   Schedule run();
-  /// `chain`: pairs in addition to the order.
   void time(const Order &order, Times &times);
 
 private:
@@ -171,11 +170,11 @@ Order Chooser::readyRule() const {
   std::vector<uint32_t> waiting(tasks.size());
   std::vector<int64_t> ready(tasks.size(), 0);
   std::array<int64_t, 64> free{};
-  Order open;
-  auto finish = [&](auto &self, uint32_t task, int64_t end) -> void {
+  // A task has ended: so has, in time, every computation that only waited for
+  // it.
+  auto finish = [&](uint32_t task, int64_t end) {
     Order work = {task};
     std::vector<int64_t> ends = {end};
-    (void)self;
     while (!work.empty()) {
       uint32_t t = work.back();
       int64_t at = ends.back();
@@ -196,15 +195,13 @@ Order Chooser::readyRule() const {
   };
   for (uint32_t t = 0; t < tasks.size(); ++t)
     waiting[t] = uint32_t(tasks[t].after.size());
-  std::vector<uint32_t> roots;
-  for (uint32_t t = 0; t < tasks.size(); ++t)
-    if (tasks[t].after.empty())
-      roots.push_back(t);
-  for (uint32_t t : roots) {
+  for (uint32_t t = 0; t < tasks.size(); ++t) {
+    if (!tasks[t].after.empty())
+      continue;
     if (tasks[t].blocks)
       candidates.push_back(t);
     else
-      finish(finish, t, tasks[t].picoseconds);
+      finish(t, tasks[t].picoseconds);
   }
   auto earliest = [&](uint32_t t) {
     int64_t at = ready[t];
@@ -233,7 +230,7 @@ Order Chooser::readyRule() const {
     int64_t end = first + tasks[t].picoseconds;
     for (uint64_t rest = tasks[t].blocks; rest; rest &= rest - 1)
       free[size_t(std::countr_zero(rest))] = end;
-    finish(finish, t, end);
+    finish(t, end);
   }
   return order;
 }
