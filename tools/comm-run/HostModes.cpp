@@ -18,6 +18,7 @@
 #include "Topology.h"
 #include "common/CpuClass.h"
 #include "common/Files.h"
+#include "common/HostTensor.h"
 #include "context/Env.h"
 #include "diagnosis/Error.h"
 #include "heap/Segment.h"
