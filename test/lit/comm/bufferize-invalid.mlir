@@ -15,12 +15,3 @@ func.func @read_outs(%x: tensor<4xf32>, %e: tensor<4xf32>, %i: index) -> (tensor
   %r = comm.wait %f ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
   return %r, %v : tensor<4xf32>, f32
 }
-
-// -----
-
-// Opaque computation is for analysis; there is nothing to run.
-func.func @opaque(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{op was not bufferized}}
-  %r = comm.compute "c"(%x) : (tensor<4xf32>) -> tensor<4xf32>
-  return %r : tensor<4xf32>
-}

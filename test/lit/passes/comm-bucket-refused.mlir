@@ -7,7 +7,7 @@
 // RUN: comm-opt %s --explain --comm-bucket=machine=accelerator -o %t.mlir 2>&1 | FileCheck %s
 // RUN: FileCheck %s --check-prefix=KEPT < %t.mlir
 
-// CHECK-NOT: bucket-
+// CHECK-NOT: comm-bucket bucket-
 module attributes {comm.world = 4 : i64} {
   comm.domain @tp groups([[0, 1], [2, 3]])
   comm.domain @dp groups([[0, 2], [1, 3]])

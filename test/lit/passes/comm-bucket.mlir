@@ -3,7 +3,7 @@
 //
 // Small collectives go together; what does not belong together stays apart.
 //
-// RUN: comm-opt %s --comm-bucket=machine=accelerator --comm-order --comm-verify-order | FileCheck %s
+// RUN: comm-opt %s --comm-bucket=machine=accelerator | FileCheck %s
 // RUN: comm-opt %s --explain --comm-bucket=machine=accelerator -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
 // RUN: comm-opt %s --explain "--comm-bucket=machine=accelerator mixed=false max-count=2 max-growth=200" -o /dev/null 2>&1 | FileCheck %s --check-prefix=LIMIT
 

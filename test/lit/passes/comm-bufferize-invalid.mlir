@@ -20,11 +20,3 @@ func.func @branches(%p: i1, %x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf3
 ^bb2:
   return %y : tensor<4xf32>
 }
-
-// -----
-
-func.func @opaque(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{op was not bufferized}}
-  %r = comm.compute "c"(%x) : (tensor<4xf32>) -> tensor<4xf32>
-  return %r : tensor<4xf32>
-}

@@ -22,7 +22,7 @@
 // CHECK: func.func @main_stage1(%{{.*}}: tensor<8xf32> {comm.name = "scale", comm.position = 1 : i64}) -> (tensor<4x8xf32> {comm.name = "y", comm.position = 0 : i64}) {
 // CHECK-DAG: %[[R:.*]] = comm.recv @pp from(0) outs(%{{.*}} : tensor<4x512xf32>) -> tensor<4x512xf32>
 // CHECK-DAG: "Sqrt"
-// CHECK: onnx.node "MatMul"(%[[R]]
+// CHECK-DAG: onnx.node "MatMul"(%[[R]]
 // CHECK: return
 
 // MICRO: func.func @main_stage0(%[[X:.*]]: tensor<4x8xf32>
