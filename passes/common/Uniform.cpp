@@ -65,6 +65,12 @@ static bool makesEqual(comm::CollectiveOpInterface op,
   return true;
 }
 
+/// A parameter of a set of models, one per rank.
+static bool ofEachRank(comm::WeightOp weight) {
+  return weight.getFile().contains("{rank}") ||
+         weight.getSection().contains("{rank}");
+}
+
 static Value origin(Value value, FlatSymbolRefAttr domain,
                     llvm::SmallPtrSetImpl<void *> &seen) {
   if (!seen.insert(value.getAsOpaquePointer()).second)
@@ -107,6 +113,8 @@ static Value origin(Value value, FlatSymbolRefAttr domain,
     comm::StartOp start = wait.getStart();
     return start && makesEqual(start, domain) ? Value() : value;
   }
+  if (auto weight = dyn_cast<comm::WeightOp>(op))
+    return weight.getSplits() || ofEachRank(weight) ? value : Value();
   if (isa<comm::RankOp>(op) ||
       (!isMemoryEffectFree(op) && op->getNumRegions() == 0))
     return value;
@@ -399,8 +407,11 @@ bool Equality::visit(Operation &op) {
     auto domain = module.lookupSymbol<comm::DomainOp>(size.getDomain());
     return all(domain && domain.getUniformGroupSize() ? kSame : different);
   }
-  if (auto weight = dyn_cast<comm::WeightOp>(op))
+  if (auto weight = dyn_cast<comm::WeightOp>(op)) {
+    if (ofEachRank(weight))
+      return all(different);
     return all(weight.getSplits() ? bySplits(*weight.getSplits()) : kSame);
+  }
   if (auto start = dyn_cast<comm::StartOp>(op)) {
     started[start] = ofCollective(start);
     return false;
