@@ -19,6 +19,7 @@
 #include "engine/Engine.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <sched.h>
 #include <time.h>
@@ -55,17 +56,28 @@ const char *concord::rt::kindName(Kind kind) {
   }
 }
 
+/// `describe` without allocation: a step never allocates, even where it waits.
+static std::string_view describeInto(const Op &op, char *to, size_t bytes) {
+  const OpRequest &r = op.request;
+  bool message = r.kind == Kind::Send || r.kind == Kind::Recv;
+  bool sited = r.site != ~0u, located = sited && *r.location;
+  char site[24] = "";
+  if (sited)
+    std::snprintf(site, sizeof site, " at site %u", r.site);
+  int length = std::snprintf(
+      to, bytes, "%s%s #%llu of '%s'%s%s%s%s", op.fused ? "fused " : "",
+      kindName(r.kind),
+      (unsigned long long)(message ? op.ticket + 1 : op.sequence),
+      op.comm ? op.comm->name.c_str() : "?", site, located ? " (" : "",
+      located ? r.location : "", located ? ")" : "");
+  return {to, std::min(size_t(std::max(length, 0)), bytes - 1)};
+}
+
 std::string concord::rt::describe(const Op &op) {
-  std::string text = op.fused ? "fused " : "";
-  text += kindName(op.request.kind);
-  bool message = op.request.kind == Kind::Send || op.request.kind == Kind::Recv;
-  text += " #" + std::to_string(message ? op.ticket + 1 : op.sequence);
-  text += " of '" + (op.comm ? op.comm->name : std::string("?")) + "'";
-  if (op.request.site != ~0u) {
-    text += " at site " + std::to_string(op.request.site);
-    if (*op.request.location)
-      text += " (" + std::string(op.request.location) + ")";
-  }
+  size_t bytes = 128 + (op.comm ? op.comm->name.size() : 0) +
+                 std::strlen(op.request.location);
+  std::string text(bytes, '\0');
+  text.resize(describeInto(op, text.data(), bytes).size());
   return text;
 }
 
@@ -92,9 +104,11 @@ void Waiter::enterSlow(const Op *op) {
     std::memcpy(&word, name + 8 * i, 8);
     slot.domain[i].store(word, std::memory_order_relaxed);
   }
-  if (op && !noted)
+  if (op && !noted) {
+    char words[512];
     waiting.emplace(context.logBlock, issuelog::HostState::Operation,
-                    describe(*op));
+                    describeInto(*op, words, sizeof words));
+  }
   uint32_t running = CONCORD_RANK_RUNNING;
   slot.state.compare_exchange_strong(running, CONCORD_RANK_WAITING);
 }
