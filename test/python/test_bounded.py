@@ -241,7 +241,6 @@ def small_model(nodes, inputs, outputs, constants=()):
     model = helper.make_model(
         helper.make_graph(nodes, "small", inputs, outputs, list(constants)),
         opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(model)
     return model
 
 
@@ -255,7 +254,7 @@ def test_what_sizes_decide_is_computed():
     """A causal mask that an exporter spells out, a slice of a table, a mean over
     the bounded dimension: not folded for one size."""
     table = numpy_helper.from_array(
-        np.arange(64, dtype=np.float32).reshape(16, 4), "table")
+        np.arange(512, dtype=np.float32).reshape(128, 4) / 64, "table")
 
     def scalar(name, value):
         return numpy_helper.from_array(np.array(value, np.int64), name)

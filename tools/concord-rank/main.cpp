@@ -278,10 +278,10 @@ void Runner::steps() {
     trace.step = uint32_t(measured);
     if (grows) {
       // What a new size needs is made between steps, not within one.
-      if (i > 1)
+      if (i > 0) // counting has begun
         callMarker("concord_memcount_pause");
       check(concord_program_prepare(program));
-      if (i > 1)
+      if (i > 0) // counting has begun
         callMarker("concord_memcount_resume");
     }
     int64_t begin = now();
