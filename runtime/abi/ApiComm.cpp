@@ -247,6 +247,19 @@ int32_t concord_comm_destroy(concord_comm *comm) {
   });
 }
 
+int32_t concord_comm_last_form(const concord_comm *comm, char *text,
+                               uint64_t bytes) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(text);
+  if (bytes == 0)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "no room for the text");
+  std::string words = formOf(*comm);
+  uint64_t n = std::min<uint64_t>(words.size(), bytes - 1);
+  std::memcpy(text, words.data(), n);
+  text[n] = 0;
+  return CONCORD_OK;
+}
+
 int32_t concord_comm_async_error(concord_comm *comm, int32_t *status) {
   CONCORD_NOT_NULL(comm);
   CONCORD_NOT_NULL(status);

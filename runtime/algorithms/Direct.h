@@ -97,6 +97,9 @@ void openLocal(Op &op);
 void beginSegment(Op &op);
 /// Do up to `quantum` bytes of this member's share. True when it is done.
 bool workDirect(Op &op, uint64_t quantum);
+/// The same where views may lie in other processes (View::process): 1 done, 0
+/// not yet, -1 an error (errno) with the member `failed`.
+int moveAcross(Op &op, uint64_t quantum, int &failed);
 
 } // namespace concord::rt
 

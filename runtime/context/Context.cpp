@@ -30,6 +30,7 @@
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 using namespace concord::rt;
@@ -91,6 +92,7 @@ static void takeRank(Context &context, const Origin &origin,
           context.rank, (long long)none, (long long)pid);
   slot.startTime = processStartTime(pid);
   slot.pidNamespace = ownPidNamespace();
+  slot.self = reinterpret_cast<uintptr_t>(&slot);
   slot.abi = CONCORD_ABI_VERSION;
   slot.version = kLibraryVersion;
   slot.core = firstCore();
@@ -259,6 +261,21 @@ static void chooseGateMode(Context &context, int32_t mode) {
     context.gateMode = mode;
 }
 
+/// True when this process may read the memory of all other ranks (ptrace's
+/// permission, which containers and Yama may withhold).
+static bool readsPeers(Context &context) {
+  for (int r = 0; r < context.world; ++r) {
+    RankSlot &slot = context.segment->slot(r);
+    uint64_t word;
+    iovec here{&word, sizeof word};
+    iovec there{reinterpret_cast<void *>(slot.self), sizeof word};
+    if (::process_vm_readv(pid_t(slot.pid.load()), &here, 1, &there, 1, 0) !=
+        ssize_t(sizeof word))
+      return false;
+  }
+  return true;
+}
+
 concord_context *concord::rt::joinJob(const concord_context_config &config) {
   if (config.abi_version && config.abi_version != CONCORD_ABI_VERSION)
     raise(CONCORD_ERROR_VERSION_MISMATCH,
@@ -312,6 +329,10 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     checkPeers(*context);
     checkDevices(*context);
     logRanks(*context);
+    context->scores = parseScores(envText("CONCORD_ALGORITHM"));
+    context->singleCopy = envBytes("CONCORD_SINGLE_COPY");
+    if (!readsPeers(*context))
+      context->singleCopy = ~uint64_t(0);
     if (!config.job) {
       context->watchdog = std::make_unique<Watchdog>(*context);
       for (int r = 0; r < context->world; ++r)

@@ -13,6 +13,7 @@
 #define CONCORD_RUNTIME_CONTEXT_CONTEXT_H
 
 #include "algorithms/Recency.h"
+#include "algorithms/Score.h"
 #include "concord/concord.h"
 #include "context/Env.h"
 #include "diagnosis/IssueLog.h"
@@ -64,6 +65,7 @@ struct concord_comm {
   bool active = false;                     ///< is in the context's list
   bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
+  concord::rt::LastForm last;
   concord::rt::View ownStaged[2]; ///< this member's staged input and output
   std::vector<uint64_t> peerDisplacement;          ///< uneven all_to_all
   std::vector<uint64_t> sendTicket, receiveTicket; ///< messages begun, per peer
@@ -130,8 +132,10 @@ struct concord_context {
   uint64_t alignment = 64;              ///< that suits the devices of all ranks
   std::unique_ptr<concord::rt::Leader> leader; ///< rank 0, during bring-up
   uint64_t cacheBytes = 0;                     ///< of the last level
+  uint64_t singleCopy = 0; ///< operands outside the heap: least bytes, ~0 never
   const concord::rt::Arithmetic *arithmetic = nullptr;
   concord::rt::Recency recency;
+  std::vector<concord::rt::Score> scores; ///< CONCORD_ALGORITHM
   concord::rt::Heap heap;
 
   /// Thread level: held by the thread that is inside.

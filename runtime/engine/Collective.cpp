@@ -22,6 +22,7 @@
 #include "engine/Fused.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 using namespace concord;
@@ -50,7 +51,9 @@ struct Wire {
   uint64_t longest;     ///< bytes of the longest chunk
   uint64_t cold;        ///< 1: its output is not in the caches
   uint64_t copies;      ///< 1: writes in place what others have to read
-  uint64_t flat;        ///< 1: its input follows, at kFlatOffset
+  uint64_t inAddress, outAddress; ///< in its own process
+  uint64_t across; ///< 1: peers may copy from and to these addresses
+  uint64_t flat;   ///< 1: its input follows, at kFlatOffset
   /// Uneven all_to_all: per member, displacement and bytes of what it is sent.
   uint64_t sendDisplacement[kMaxRanks], sendBytes[kMaxRanks];
 };
@@ -60,7 +63,7 @@ constexpr uint64_t kFlatOffset =
     (offsetof(Wire, sendDisplacement) + 63 + 16) / 64 * 64 - 16;
 /// Payload up to which cold buffers are copied into the slots: copying costs
 /// less than misses on peers' pages and a second round of flags.
-constexpr uint64_t kFlatLimit = 6144;
+constexpr uint64_t kFlatLimit = kFlatMost;
 static_assert(kFlatOffset + kFlatLimit <= kSlotPayload);
 
 Wire &wireOf(const Comm &comm, int member, uint64_t sequence) {
@@ -223,6 +226,20 @@ bool copies(const OpRequest &r) {
          r.in.base == r.out.base;
 }
 
+/// True when workAcross (algorithms/Across.cpp) has this kind.
+bool copiesAcross(Kind kind) {
+  switch (kind) {
+  case Kind::AllReduce:
+  case Kind::ReduceScatter:
+  case Kind::AllGather:
+  case Kind::AllToAll:
+  case Kind::Broadcast:
+    return true;
+  default:
+    return false;
+  }
+}
+
 void publish(Op &op) {
   Comm &comm = *op.comm;
   Slot &slot = comm.block.members[comm.me].slots[op.sequence & 1];
@@ -249,6 +266,15 @@ void publish(Op &op) {
     wire.in = operand(r.in, true);
     wire.out = operand(r.out, false);
     wire.copies = copies(r);
+    wire.inAddress = reinterpret_cast<uintptr_t>(r.in.base);
+    wire.outAddress = reinterpret_cast<uintptr_t>(r.out.base);
+    // Only where nobody reduces or shares does the kernel's copy gain anything.
+    bool wanted = op.form == Form::SingleCopy ||
+                  (op.form == Form::Automatic && r.kind == Kind::AllToAll &&
+                   r.chunk >= comm.context->singleCopy);
+    wire.across = wanted && comm.context->singleCopy != ~uint64_t(0) &&
+                  !comm.context->stageAlways && !uneven(r) && r.in.outer <= 1 &&
+                  r.out.outer <= 1 && !wire.copies && copiesAcross(r.kind);
     wire.staging = kStaged;
     wire.stagingHalf = kStagingHalf;
     if (staged || wire.copies) {
@@ -263,8 +289,8 @@ void publish(Op &op) {
         verdict == Recency::Cold && !overwrites(op) && outBytes >= kStreamLeast;
     wire.flat = (verdict != Recency::Warm || staged) &&
                 !comm.context->stageAlways && !uneven(r) &&
-                op.payload <= kFlatLimit && outBytes < kStreamLeast &&
-                r.kind != Kind::Barrier;
+                op.form == Form::Automatic && op.payload <= kFlatLimit &&
+                outBytes < kStreamLeast && r.kind != Kind::Barrier;
     if (wire.flat) {
       if (uses(op, comm.me, false))
         claimOutput(r, outBytes);
@@ -313,6 +339,29 @@ bool ticksReady(Op &op) {
   return true;
 }
 
+/// As workDirect, where some operands lie in other processes only.
+Progress workAcross(Op &op, uint64_t quantum) {
+  Comm &comm = *op.comm;
+  int failed = -1;
+  switch (moveAcross(op, quantum, failed)) {
+  case 0:
+    return Progress::Advanced;
+  case 1:
+    return Progress::Done;
+  default: {
+    int error = errno;
+    int rank = comm.ranks[size_t(failed)];
+    // A process that has just died has no memory any more.
+    int32_t status =
+        error == ESRCH ? CONCORD_ERROR_PEER_DIED : CONCORD_ERROR_SYSTEM;
+    fail(status, "%s: copying from or to the memory of rank %d: %s",
+         describe(op).c_str(), rank, std::strerror(error));
+    breakComm(op, status);
+    return Progress::Done;
+  }
+  }
+}
+
 /// True when all members have copied their input into the slots.
 bool allFlat(const Op &op) {
   const Comm &comm = *op.comm;
@@ -330,6 +379,7 @@ bool openViews(Op &op) {
   uint64_t half = ~uint64_t(0), longest = 0;
   op.anyStaged = false;
   bool outside = false;
+  bool across = true;
   int copying = 0;
   for (int member = 0; member < comm.size; ++member) {
     const Wire &wire = wireOf(comm, member, op.sequence);
@@ -338,6 +388,7 @@ bool openViews(Op &op) {
                     (wire.out.offset == kStaged && r.kind != Kind::Broadcast);
     outside |= wire.out.offset == kStaged;
     copying += wire.copies != 0;
+    across &= wire.across != 0;
     half = std::min(half, wire.stagingHalf);
     if (r.kind == Kind::AllToAll && uneven(r)) {
       comm.peerDisplacement[member] = wire.sendDisplacement[comm.me];
@@ -356,6 +407,8 @@ bool openViews(Op &op) {
   op.exchange =
       r.kind == Kind::AllToAll && copying == comm.size && !op.anyStaged;
   op.anyStaged |= copying && !op.exchange;
+  op.across = op.anyStaged && across;
+  op.anyStaged &= !op.across;
   uint64_t chunks =
       chunked(r.kind, true) || chunked(r.kind, false) ? comm.size : 1;
   op.segmentBytes = longest;
@@ -371,7 +424,8 @@ bool openViews(Op &op) {
   op.segment = 0;
   op.part = longest; // the whole length, for the segment loop
   // What decides how the work is divided has to be the same at all members.
-  op.shared = r.kind == Kind::Broadcast && !op.anyStaged && !outside &&
+  op.shared = r.kind == Kind::Broadcast && !op.anyStaged && !op.across &&
+              !outside &&
               wireOf(comm, (r.root + 1) % comm.size, op.sequence).cold;
 
   for (int member = 0; member < comm.size; ++member)
@@ -385,8 +439,18 @@ bool openViews(Op &op) {
       const Wire &wire = wireOf(comm, member, op.sequence);
       const WireOperand &operand = input ? wire.in : wire.out;
       bool isChunked = chunked(r.kind, input);
-      if (remote && (operand.offset == kStaged ||
-                     (input && wire.copies && !op.exchange))) {
+      if (op.across && remote && member != comm.me &&
+          operand.offset == kStaged) {
+        view.base =
+            reinterpret_cast<char *>(input ? wire.inAddress : wire.outAddress);
+        view.inner = view.pitch = operand.inner;
+        view.process =
+            int32_t(segment.slot(comm.ranks[size_t(member)]).pid.load());
+        continue;
+      }
+      if (!op.across && remote &&
+          (operand.offset == kStaged ||
+           (input && wire.copies && !op.exchange))) {
         view.base = segment.pointerAt(
             wire.staging + (input ? 0 : wire.stagingHalf), wire.stagingHalf);
         view.inner = view.pitch = op.segmentBytes;
@@ -596,7 +660,15 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
   if (message) // both sides say the same: dtype and count
     op.fingerprint = uint64_t(r.dtype) << 4 | count << 18;
   uint64_t payload = chunked(r.kind, true) ? total : r.chunk;
-  op.inlined = !uneven(r) && payload <= kInlineLimit;
+  op.form = comm.context->scores.empty()
+                ? Form::Automatic
+                : chooseForm(comm.context->scores, r.kind, payload);
+  uint64_t inlineLimit = kInlineLimit;
+  if (op.form == Form::Flat)
+    inlineLimit = kFlatMost;
+  else if (op.form != Form::Automatic)
+    inlineLimit = 0;
+  op.inlined = !uneven(r) && payload <= inlineLimit;
   op.payload = payload;
   if (message || op.inlined || comm.size == 1)
     return CONCORD_OK;
@@ -608,8 +680,11 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
            segment.offsetOf((input ? r.in : r.out).base, extent(op, input)) ==
                kStaged;
   };
-  if (!comm.staging && (comm.context->stageAlways || copies(r) ||
-                        foreign(true) || foreign(false))) {
+  // Fetching for a reduction needs it whether or not this member is in the
+  // heap.
+  if (!comm.staging &&
+      (op.form == Form::SingleCopy || comm.context->stageAlways || copies(r) ||
+       foreign(true) || foreign(false))) {
     comm.staging = comm.context->heap.allocate(2 * kStagingHalf, 4096);
     if (!comm.staging)
       return fail(CONCORD_ERROR_OUT_OF_MEMORY,
@@ -618,6 +693,64 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
     comm.stagingBytes = 2 * kStagingHalf;
   }
   return CONCORD_OK;
+}
+
+/// Keep how it was done, for concord_comm_last_form.
+static void noteForm(const Op &op) {
+  bool inSlots = op.inlined || op.flat;
+  op.comm->last = {op.request.kind,
+                   inSlots        ? Form::Flat
+                   : op.across    ? Form::SingleCopy
+                   : op.anyStaged ? Form::Staged
+                                  : Form::Direct,
+                   op.payload,
+                   op.form != Form::Automatic,
+                   op.inlined,
+                   op.across || op.anyStaged,
+                   op.cold,
+                   op.streamed,
+                   op.shared,
+                   op.exchange};
+}
+
+std::string concord::rt::formOf(const Comm &comm) {
+  const LastForm &last = comm.last;
+  std::string text = std::string(kindName(last.kind)) + " of " +
+                     std::to_string(last.bytes) + " B: " + formText(last.form) +
+                     " (" + formMeaning(last.form) + "), because ";
+  if (last.asked)
+    return text + "CONCORD_ALGORITHM says so";
+  switch (last.form) {
+  case Form::Flat:
+    if (last.inlined)
+      return text + "up to " + std::to_string(kInlineLimit) +
+             " B the copy costs less than a second round of flags";
+    return text +
+           "the buffers are not in the caches or not in the heap, and "
+           "up to " +
+           std::to_string(kFlatMost) +
+           " B copies cost less than misses on "
+           "peers' pages";
+  case Form::Staged:
+    return text + "an operand of some member is outside the heap";
+  case Form::SingleCopy:
+    return text +
+           "operands are outside the heap and at least "
+           "CONCORD_SINGLE_COPY = " +
+           std::to_string(comm.context->singleCopy) + " B per peer";
+  default:
+    text += "all operands are in the heap";
+    if (last.exchange)
+      text += "; blocks change places, as all members work in place";
+    if (last.shared)
+      text += "; every member carries a share, so that each byte is read once";
+    if (last.streamed)
+      text += "; stores go past the caches, as more than the last-level cache "
+              "(" +
+              std::to_string(comm.context->cacheBytes) +
+              " B) has moved since the output was last written";
+    return text;
+  }
 }
 
 Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
@@ -674,6 +807,7 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
         finishInline(op);
         if (symmetric(op) && comm.size > 1)
           claimNextSlot(comm, op.sequence, 16 + op.payload);
+        noteForm(op);
         op.state = Op::State::Done;
         return Progress::Done;
       }
@@ -681,6 +815,7 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
         finishInline(op, kFlatOffset);
         claimNextSlot(comm, op.sequence, 16 + kFlatOffset + op.payload);
         op.flat = true;
+        noteForm(op);
         op.state = Op::State::Done;
         return Progress::Done;
       }
@@ -689,7 +824,7 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       } else if (!openViews(op)) {
         return Progress::Done;
       }
-      op.streamed = !op.anyStaged && (op.cold || op.shared);
+      op.streamed = !op.anyStaged && !op.across && (op.cold || op.shared);
       op.state = Op::State::CopyIn;
       [[fallthrough]];
     }
@@ -707,8 +842,15 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       op.state = Op::State::Work;
       [[fallthrough]];
     case Op::State::Work:
-      if (!workDirect(op, quantum))
+      if (op.across) {
+        Progress result = workAcross(op, quantum);
+        if (result != Progress::Done)
+          return result;
+        if (op.state == Op::State::Done)
+          return Progress::Done; // broken
+      } else if (!workDirect(op, quantum)) {
         return Progress::Advanced;
+      }
       if (op.streamed)
         streamFence();
       if (comm.size > 1)
@@ -724,6 +866,7 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       if (op.segment >= op.part) {
         if (comm.size > 1)
           claimNextSlot(comm, op.sequence, 128);
+        noteForm(op);
         op.state = Op::State::Done;
         return Progress::Done;
       }

@@ -33,6 +33,8 @@ enum class Progress : uint8_t { Blocked, Advanced, Done };
 Progress advanceCollective(Op &op, uint64_t quantum);
 /// Members that `op` still waits for, as a bit mask of group ranks.
 uint64_t missingMembers(const Op &op);
+/// How the last collective was done and why, in words.
+std::string formOf(const Comm &comm);
 /// Messages (P2p.cpp).
 Progress advanceMessage(Op &op, uint64_t quantum);
 uint64_t missingPeer(const Op &op);

@@ -14,6 +14,7 @@
 #define CONCORD_RUNTIME_ENGINE_OP_H
 
 #include "algorithms/Reduce.h"
+#include "algorithms/Score.h"
 #include "concord/concord.h"
 #include "concord/issuelog.h"
 #include "concord/plan.h"
@@ -56,6 +57,7 @@ struct View {
   uint64_t pitch = 0;
   uint64_t start = 0; ///< linear byte, within a chunk, where the segment begins
   bool staged = false; ///< lies in staging memory
+  int32_t process = 0; ///< lies in the memory of this one only, base there
 };
 
 struct Fused;
@@ -90,14 +92,16 @@ struct Op {
     Done,
   };
   State state = State::Idle;
-  bool inlined = false;   ///< payload travels in the slots
-  bool anyStaged = false; ///< some member's buffer is not in the heap
-  bool flat = false;      ///< slots carry copies, as buffers are cold
-  bool cold = false;      ///< this member's output is not in the caches
-  bool streamed = false;  ///< stores go past the caches
-  bool shared = false;    ///< broadcast: every member carries a share to all
-  bool exchange = false;  ///< all_to_all: in place at all members
-  bool busy = false;      ///< inside a kernel's step
+  Form form = Form::Automatic; ///< that the user asks for
+  bool inlined = false;        ///< payload travels in the slots
+  bool anyStaged = false;      ///< some member's buffer is not in the heap
+  bool flat = false;           ///< slots carry copies, as buffers are cold
+  bool cold = false;           ///< this member's output is not in the caches
+  bool streamed = false;       ///< stores go past the caches
+  bool shared = false;   ///< broadcast: every member carries a share to all
+  bool across = false;   ///< copies go straight from process to process
+  bool exchange = false; ///< all_to_all: in place at all members
+  bool busy = false;     ///< inside a kernel's step
   int32_t status = 0;
 
   uint64_t segment = 0;      ///< first byte, within a chunk, of this segment
@@ -129,8 +133,8 @@ struct Op {
 
   void reset() {
     state = State::Idle;
-    inlined = flat = anyStaged = cold = streamed = shared = exchange = started =
-        false;
+    inlined = flat = anyStaged = cold = streamed = shared = exchange = across =
+        started = false;
     admitted = false;
     launch = 0;
     record = nullptr;
@@ -145,6 +149,16 @@ struct Op {
     eventWait = false;
     waitStream = nullptr;
   }
+};
+
+/// How the last collective of a communicator was done, for explanations.
+struct LastForm {
+  Kind kind = Kind::Barrier;
+  Form form = Form::Automatic;
+  uint64_t bytes = 0; ///< of this member's input
+  bool asked = false; ///< by CONCORD_ALGORITHM
+  bool inlined = false, foreign = false, cold = false, streamed = false;
+  bool shared = false, exchange = false;
 };
 
 const char *kindName(Kind kind);

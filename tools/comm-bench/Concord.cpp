@@ -197,13 +197,18 @@ public:
                               const std::vector<uint64_t> &a) override {
     switch (what) {
     case kBandwidth:
-      return bandwidth(a[0], double(a[1]));
+      return bandwidth(a[0], double(a[1]), a[2], a[3] != 0);
     case kFlag:
       return {flagLatency()};
     case kFlood:
       return flood(call, a[0], a[1], a[2] != 0);
     case kPair:
       return pair(int(a[0]), int(a[1]), a[2], a[3]);
+    case kExplain: {
+      char text[600];
+      check(concord_comm_last_form(group, text, sizeof text));
+      return std::vector<double>(text, text + std::strlen(text));
+    }
     default:
       return {};
     }
@@ -250,13 +255,15 @@ private:
   }
 
   /// All ranks that have a core of their own move bytes at once.
-  std::vector<double> bandwidth(uint64_t bytes, double spend) {
+  std::vector<double> bandwidth(uint64_t bytes, double spend, uint64_t workers,
+                                bool reused) {
     static const Mover kMovers[kNumMethods] = {
         plainCopy, mover<1>(), mover<2>(), mover<3>(), mover<4>()};
     // A third of the input and the output, in turn, as the operations do.
     uint64_t length =
         std::max<uint64_t>(std::min(bytes, capacity / 2) / 128 * 128, 128);
-    bool working = worldMe < int(std::thread::hardware_concurrency());
+    bool working = worldMe < int(std::thread::hardware_concurrency()) &&
+                   (workers == 0 || worldMe < int(workers));
     std::vector<double> numbers;
     for (int method = 0; method < kNumMethods; ++method) {
       // The triad reads two arrays and writes one: two thirds of the length.
@@ -264,7 +271,8 @@ private:
       uint64_t n =
           triad ? std::max<uint64_t>(length * 2 / 3 / 128 * 128, 128) : length;
       uint64_t pitch = triad ? 2 * n : n;
-      uint64_t slots = rotate ? std::max<uint64_t>(capacity / pitch, 1) : 1;
+      uint64_t slots =
+          rotate && !reused ? std::max<uint64_t>(capacity / pitch, 1) : 1;
       auto once = [&] {
         bandwidthTurn = (bandwidthTurn + 1) % slots;
         const char *from = buffers[0] + bandwidthTurn * pitch;

@@ -22,8 +22,9 @@ enum Memory { kForeign, kRegistered, kSymmetric };
 
 /// What Command::inPlace says of a kSpecial command.
 enum Special : uint32_t {
-  /// arguments: bytes to copy, microseconds to spend. Numbers: per method,
-  /// median and least time, and bytes moved.
+  /// arguments: bytes to copy, microseconds to spend, number of ranks that do
+  /// (0: all), 1: always the same bytes. Numbers: per method, median and least
+  /// time, and bytes moved.
   kBandwidth = 1,
   /// Numbers of rank 0: least microseconds that a flag takes from one core to
   /// another.
@@ -34,6 +35,8 @@ enum Special : uint32_t {
   /// arguments: two ranks, bytes, iterations. Numbers of the first: latency of
   /// a message and time of a stream of such.
   kPair,
+  /// Numbers: the characters of how and why the last operation was done so.
+  kExplain,
 };
 
 constexpr int kNumMethods = 5;

@@ -174,6 +174,13 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
       Answer answer = driver.command(team, batch);
       wrong[team] += answer.wrong;
       times[team].push_back(combine(answer, options.aggregate));
+      if (team == 0) {
+        // Of the last round, when it is known what is in the caches.
+        row.form.clear();
+        Answer words = driver.special(kExplain, command.call, {});
+        for (double c : words.numbers[0])
+          row.form += char(c);
+      }
       // Single operations, for the percentiles: the clock costs time, too.
       batch.verb = kSingles;
       batch.iterations = std::min<uint64_t>(iterations[team], 400);

@@ -42,6 +42,7 @@ struct Row {
   double bandwidth[kNumMethods] = {}; ///< GB/s per rank, all at once
   double flag = 0;                    ///< us
   std::vector<PeerTiming> peers;
+  std::string form; ///< how rank 0 did it, and why
 };
 
 /// High priority, alone and under a low-priority operation.

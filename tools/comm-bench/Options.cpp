@@ -23,7 +23,8 @@
 using namespace concord::bench;
 
 static const char kHelp[] =
-    "usage: comm-bench OPERATION [options]\n\n"
+    "usage: comm-bench OPERATION [options]\n"
+    "       comm-bench --calibrate FILE [-n RANKS]\n\n"
     "Starts N ranks on this host and measures one collective operation, with\n"
     "the flags, columns and bandwidth formulas of nccl-tests. One deviation:\n"
     "-n is the number of ranks, --iters the iterations. The spellings of\n"
@@ -77,6 +78,8 @@ static const char kHelp[] =
     "      --pairs         latency and bandwidth of messages between all "
     "pairs\n"
     "      --skew          how much later than the first each rank arrives\n"
+    "      --explain       how each row was done, and why\n"
+    "      --calibrate FILE  measure what the cost model needs and write it\n"
     "  -J, --json FILE     also write the rows as JSON\n"
     "      --baseline FILE compare with the rows of a former -J FILE\n"
     "      --plot FILE.svg also draw time over size\n\n"
@@ -215,6 +218,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"skew", 0, nullptr, 8},
                                  {"baseline", 1, nullptr, 9},
                                  {"plot", 1, nullptr, 10},
+                                 {"explain", 0, nullptr, 11},
+                                 {"calibrate", 1, nullptr, 12},
                                  {"json", 1, nullptr, 'J'},
                                  {"help", 0, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
@@ -353,6 +358,12 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     case 9:
       options.baselineFile = value;
       break;
+    case 11:
+      options.explain = true;
+      break;
+    case 12:
+      options.calibrateFile = value;
+      break;
     case 10:
       options.plotFile = value;
       break;
@@ -371,6 +382,20 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     }
     if (!good)
       return bad("this value is not usable:", value.c_str());
+  }
+  bool calibrating = !options.calibrateFile.empty();
+  if (calibrating && optind == argc) {
+    // All operations; enough sizes for a line or two each.
+    static char all[] = "all_reduce";
+    static char *implied[] = {all, nullptr};
+    argv = implied;
+    argc = 1;
+    optind = 0;
+    if (options.to > uint64_t(16) << 20)
+      options.to = uint64_t(16) << 20;
+  } else if (calibrating) {
+    return bad("--calibrate measures all operations; none can be named:",
+               argv[optind]);
   }
   if (optind + 1 != argc)
     return bad("one operation is needed, not",

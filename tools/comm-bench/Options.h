@@ -39,8 +39,8 @@ struct Options {
   int rounds = 9; ///< turns that every team gets, per row
   std::vector<std::string> peers;
   std::string split; ///< "MOD 2": a communicator per group
-  bool flood = false, pairs = false, skew = false;
-  std::string jsonFile, baselineFile, plotFile;
+  bool flood = false, pairs = false, skew = false, explain = false;
+  std::string jsonFile, baselineFile, plotFile, calibrateFile;
 };
 
 /// Parse; prints and returns false when the program should end with `code`.

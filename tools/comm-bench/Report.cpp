@@ -88,6 +88,8 @@ void concord::bench::printRow(const Options &options, const Row &row) {
                                     number(peer.ratio).c_str())
                            : format("  %9s %7s", "n/a", "n/a");
   std::printf("%s\n", line.c_str());
+  if (options.explain)
+    std::printf("#   %s\n", row.form.c_str());
   if (options.skew) {
     std::string skew = "#   arrival after the first rank, p50/p99 us:";
     for (size_t r = 0; r < row.outOfPlace.skewMedian.size(); ++r)

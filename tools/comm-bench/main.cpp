@@ -13,6 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Calibrate.h"
 #include "Peers.h"
 #include "Report.h"
 
@@ -160,7 +161,9 @@ int main(int argc, char **argv) {
     Driver driver(options);
     driver.start();
     Meter meter(options, driver);
-    if (options.flood)
+    if (!options.calibrateFile.empty())
+      calibrate(options, driver);
+    else if (options.flood)
       runFlood(options, meter);
     else if (options.pairs)
       runPairs(options, meter);

@@ -456,6 +456,10 @@ typedef struct concord_program_info {
     "Drop what is in flight, tell the peers, and destroy.")                    \
   X("communicator", int32_t, concord_comm_destroy, (concord_comm * comm),      \
     "Release; BUSY while operations are in flight. NULL does nothing.")        \
+  X("communicator", int32_t, concord_comm_last_form,                           \
+    (const concord_comm *comm, char *text, uint64_t bytes),                    \
+    "How this rank's last collective on it was done, and why: up to bytes, "   \
+    "ending with 0.")                                                          \
   X("communicator", int32_t, concord_comm_async_error,                         \
     (concord_comm * comm, int32_t *status),                                    \
     "First error of this communicator; OK if none.")                           \

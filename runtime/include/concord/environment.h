@@ -50,6 +50,10 @@ typedef enum concord_variable_reader {
  * for people. AGREE 1: all ranks must have the same value, compared at
  * bring-up. NCCL, HCCL: the variable there that comes nearest, or "". */
 #define CONCORD_VARIABLES(X)                                                   \
+  X("CONCORD_ALGORITHM", RUNTIME, TEXT, 0, 0, "", "(chosen by size)", "0.1",   \
+    1, "NCCL_ALGO", "HCCL_ALGO",                                               \
+    "Forms of collectives by kind and bytes of a rank's input, as "            \
+    "all_reduce:0-4k:flat;4k-inf:direct. See docs/algorithms.md.")             \
   X("CONCORD_CACHE_BYTES", RUNTIME, BYTES, 0, 1099511627776.0, "",             \
     "(of this processor)", "0.1", 0, "", "",                                   \
     "Size of the last-level cache: what exceeds it is stored past the "        \
@@ -113,6 +117,11 @@ typedef enum concord_variable_reader {
     "0.1", 0, "", "RANK_ID", "This process's rank.")                           \
   X("CONCORD_RANK_TABLE", RUNTIME, FILE, 0, 0, "", "(none)", "0.1", 0, "",     \
     "RANK_TABLE_FILE", "Rank table (1.0, 1.2 or 2.0) to bring the job up by.") \
+  X("CONCORD_SINGLE_COPY", RUNTIME, BYTES, 0, 1099511627776.0, "", "64K",      \
+    "0.1", 1, "", "",                                                          \
+    "all_to_all: bytes per peer from which operands outside the heap are "     \
+    "copied straight from process to process; below, they go through "         \
+    "staging memory. As found by comm-bench -R 0; 1T: never.")                 \
   X("CONCORD_TIMEOUT", RUNTIME, SECONDS, -1e9, 1e9, "", "300", "0.1", 0, "",   \
     "HCCL_EXEC_TIMEOUT",                                                       \
     "How long an operation waits for its peers before it is an error; "        \

@@ -1,0 +1,174 @@
+//===- FormTest.cpp - Forms of collectives and their choice -------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Every form that CONCORD_ALGORITHM can ask for gives the same bits, is the one
+// that was taken, and strings that cannot be understood are refused.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Ranks.h"
+
+#include <cstring>
+#include <memory>
+
+using namespace concord::test;
+
+namespace {
+
+/// The variable, for as long as a test runs.
+struct Algorithm {
+  explicit Algorithm(const std::string &text) {
+    ::setenv("CONCORD_ALGORITHM", text.c_str(), 1);
+  }
+  ~Algorithm() { ::unsetenv("CONCORD_ALGORITHM"); }
+};
+
+std::string lastForm(const Rank &rank) {
+  char text[600];
+  EXPECT_OK(concord_comm_last_form(rank.world, text, sizeof text));
+  return text;
+}
+
+float valueOf(int rank, uint64_t i) { return float((rank * 7 + i * 3) % 11); }
+
+/// All kinds that move between all ranks, with a check of every element.
+void runKinds(const Rank &rank, float *in, float *out, uint64_t count,
+              const std::string &form) {
+  uint64_t n = uint64_t(rank.size), me = uint64_t(rank.rank);
+  auto sum = [&](uint64_t i) {
+    float total = 0;
+    for (int r = 0; r < rank.size; ++r)
+      total += valueOf(r, i);
+    return total;
+  };
+  auto prepare = [&](uint64_t elements) {
+    for (uint64_t i = 0; i < elements; ++i)
+      in[i] = valueOf(rank.rank, i);
+    std::memset(out, 0x5a, elements * n * sizeof(float));
+  };
+  auto taken = [&] {
+    EXPECT_NE(lastForm(rank).find(": " + form + " ("), std::string::npos)
+        << lastForm(rank);
+  };
+  int type = CONCORD_DTYPE_F32, add = CONCORD_REDUCTION_SUM;
+  prepare(count);
+  ASSERT_OK(concord_all_reduce(rank.world, in, out, count, type, add, nullptr));
+  taken();
+  for (uint64_t i = 0; i < count; ++i)
+    ASSERT_EQ(out[i], sum(i)) << i;
+  prepare(count);
+  ASSERT_OK(concord_all_gather(rank.world, in, out, count, type, nullptr));
+  for (uint64_t i = 0; i < count * n; ++i)
+    ASSERT_EQ(out[i], valueOf(int(i / count), i % count)) << i;
+  uint64_t part = count / n;
+  prepare(part * n);
+  ASSERT_OK(
+      concord_reduce_scatter(rank.world, in, out, part, type, add, nullptr));
+  for (uint64_t i = 0; i < part; ++i)
+    ASSERT_EQ(out[i], sum(me * part + i)) << i;
+  prepare(part * n);
+  ASSERT_OK(concord_all_to_all(rank.world, in, out, part, type, nullptr));
+  taken();
+  for (uint64_t i = 0; i < part * n; ++i)
+    ASSERT_EQ(out[i], valueOf(int(i / part), me * part + i % part)) << i;
+  prepare(count);
+  ASSERT_OK(concord_broadcast(rank.world, in, out, count, type, rank.size - 1,
+                              nullptr));
+  taken();
+  for (uint64_t i = 0; i < count; ++i)
+    ASSERT_EQ(out[i], valueOf(rank.size - 1, i)) << i;
+}
+
+std::string forAllKinds(const std::string &rest) {
+  std::string text;
+  for (const char *kind : {"all_reduce", "all_gather", "reduce_scatter",
+                           "all_to_all", "broadcast"})
+    text += std::string(kind) + ":" + rest + ";";
+  return text;
+}
+
+} // namespace
+
+TEST(Forms, EveryFormGivesTheSameBits) {
+  struct {
+    const char *rest, *form;
+    uint64_t count;
+    bool heap;
+  } cases[] = {{"0-6k:flat", "flat", 1440, true},
+               {"0-6k:flat", "flat", 1440, false},
+               {"0-inf:direct", "direct", 1440, true},
+               {"0-inf:direct", "direct", 24, true},
+               {"0-inf:staged", "staged", 1440, false},
+               {"0-inf:staged", "staged", 420'000, false},
+               {"0-inf:single_copy", "single_copy", 1440, false},
+               {"0-inf:single_copy", "single_copy", 420'000, false}};
+  for (const auto &c : cases)
+    for (int ranks : {2, 3}) {
+      SCOPED_TRACE(std::string(c.form) + " " + std::to_string(c.count) + " " +
+                   std::to_string(ranks));
+      Algorithm algorithm(forAllKinds(c.rest));
+      runRanks(ranks, [&](Rank &rank) {
+        uint64_t bytes = c.count * uint64_t(ranks);
+        std::vector<float> a(bytes), b(bytes);
+        float *in = c.heap ? rank.heap<float>(bytes) : a.data();
+        float *out = c.heap ? rank.heap<float>(bytes) : b.data();
+        runKinds(rank, in, out, c.count, c.form);
+      });
+    }
+}
+
+TEST(Forms, HeapAndForeignMembersMix) {
+  // Rank 0 is in the heap, the others are not; the forms have to agree.
+  for (const char *rest : {"0-inf:staged", "0-inf:single_copy"}) {
+    Algorithm algorithm(forAllKinds(rest));
+    std::string form = std::strchr(rest, ':') + 1;
+    runRanks(3, [&](Rank &rank) {
+      uint64_t n = 3 * 40'000;
+      std::vector<float> a(n), b(n);
+      bool heap = rank.rank == 0;
+      runKinds(rank, heap ? rank.heap<float>(n) : a.data(),
+               heap ? rank.heap<float>(n) : b.data(), 40'000, form);
+    });
+  }
+}
+
+TEST(Forms, ChosenBySizeAndState) {
+  runRanks(2, [](Rank &rank) {
+    auto *in = rank.heap<float>(4096);
+    auto *out = rank.heap<float>(4096);
+    auto run = [&](uint64_t count) {
+      ASSERT_OK(concord_all_reduce(rank.world, in, out, count,
+                                   CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM,
+                                   nullptr));
+    };
+    run(4);
+    EXPECT_NE(lastForm(rank).find("flat"), std::string::npos);
+    run(4096);
+    EXPECT_NE(lastForm(rank).find("direct"), std::string::npos);
+    // Written a moment ago: no copies into the slots.
+    run(1024);
+    run(1024);
+    EXPECT_NE(lastForm(rank).find("direct"), std::string::npos)
+        << lastForm(rank);
+  });
+}
+
+TEST(Forms, BadStringsAreRefused) {
+  for (const char *text :
+       {"all_reduce", "all_reduce:0-4k", "everything:0-4k:flat",
+        "all_reduce:4k-0:flat", "all_reduce:0-4k:fast", "0-4k:flat",
+        "all_reduce:0-1m:flat", "all_reduce:0-x:direct",
+        "all_reduce:0-4k:flat;;4k-inf:direct"}) {
+    SCOPED_TRACE(text);
+    Algorithm algorithm(text);
+    concord_context *context = nullptr;
+    EXPECT_EQ(concord_context_create(nullptr, &context),
+              CONCORD_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::strstr(concord_last_error(), "CONCORD_ALGORITHM"), nullptr)
+        << concord_last_error();
+  }
+}

@@ -1,0 +1,180 @@
+//===- Calibrate.cpp - What the cost model needs of this host -------------===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Measures flags, memory and every collective, fits lines to their times, and
+// writes the calibration that passes and comm-opt read (docs/cost-model.md).
+//
+//===----------------------------------------------------------------------===//
+
+#include "Calibrate.h"
+#include "Report.h"
+#include "concord/cost/Machine.h"
+
+#include <cmath>
+
+using namespace concord::bench;
+using namespace concord;
+
+namespace {
+
+struct Point {
+  double bytes, micros;
+};
+
+/// The line with the least relative error; neither part below zero.
+void fitLine(const std::vector<Point> &points, size_t from, size_t to,
+             double &alpha, double &beta) {
+  double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (size_t i = from; i < to; ++i) {
+    double weight = 1 / (points[i].micros * points[i].micros);
+    w += weight;
+    x += weight * points[i].bytes;
+    y += weight * points[i].micros;
+    xx += weight * points[i].bytes * points[i].bytes;
+    xy += weight * points[i].bytes * points[i].micros;
+  }
+  double d = w * xx - x * x;
+  beta = d > 0 ? (w * xy - x * y) / d : 0;
+  alpha = (y - beta * x) / w;
+  if (beta < 0) {
+    beta = 0;
+    alpha = y / w;
+  }
+  if (alpha < 0) {
+    alpha = 0;
+    beta = xy / xx;
+  }
+}
+
+double worstError(const std::vector<Point> &points, size_t from, size_t to,
+                  double alpha, double beta) {
+  double worst = 0;
+  for (size_t i = from; i < to; ++i)
+    worst = std::max(
+        worst, std::fabs(alpha + beta * points[i].bytes - points[i].micros) /
+                   points[i].micros);
+  return worst;
+}
+
+} // namespace
+
+void concord::bench::fitSegments(
+    const std::vector<std::pair<uint64_t, double>> &measured,
+    std::vector<cost::Segment> &segments) {
+  constexpr double kTolerance = 0.1;
+  std::vector<Point> points;
+  for (auto [bytes, micros] : measured)
+    points.push_back({double(bytes), micros});
+  for (size_t from = 0; from < points.size();) {
+    // As far as one line describes it.
+    size_t to = std::min(from + 2, points.size());
+    double alpha, beta;
+    // One that is left over takes its slope from the one before.
+    fitLine(points, to - from == 1 && from ? from - 1 : from, to, alpha, beta);
+    while (to < points.size()) {
+      double a, b;
+      fitLine(points, from, to + 1, a, b);
+      if (worstError(points, from, to + 1, a, b) > kTolerance)
+        break;
+      alpha = a;
+      beta = b;
+      ++to;
+    }
+    cost::Segment segment;
+    segment.upTo = to < points.size() ? measured[to - 1].first : UINT64_MAX;
+    segment.alpha = alpha * 1e-6;
+    segment.beta = beta * 1e-6;
+    segments.push_back(segment);
+    from = to;
+  }
+}
+
+void concord::bench::calibrate(const Options &given, Driver &driver) {
+  auto machine = *cost::builtinMachine("cpu");
+  Options options = given;
+  options.peers.clear();
+  machine.coresPerHost = int64_t(std::thread::hardware_concurrency());
+  auto best = [&](uint64_t bytes, uint64_t ranks, bool reused) {
+    double top = 0;
+    for (int round = 0; round < options.rounds; ++round) {
+      Answer answer = driver.special(kBandwidth, Call(),
+                                     {bytes, 1500, ranks, uint64_t(reused)});
+      for (int method = 0; method < kNumMethods; ++method) {
+        double longest = 0, moved = 0;
+        for (auto &numbers : answer.numbers) {
+          longest = std::max(longest, numbers.at(size_t(3 * method)));
+          moved += numbers[size_t(3 * method + 2)];
+        }
+        top = std::max(top, moved / longest * 1e6);
+      }
+    }
+    return top;
+  };
+  uint64_t all = uint64_t(options.ranks);
+  machine.cache.core = best(128 << 10, 1, true);
+  machine.cache.node = best(128 << 10, all, true);
+  machine.dram.core = best(8 << 20, 1, false);
+  machine.dram.node = best(8 << 20, all, false);
+  std::printf("# memory, GB/s: in cache %.1f a core, %.1f all; beyond %.1f a "
+              "core, %.1f all\n",
+              machine.cache.core * 1e-9, machine.cache.node * 1e-9,
+              machine.dram.core * 1e-9, machine.dram.node * 1e-9);
+  std::fflush(stdout);
+
+  double flag = 0, issue = 0;
+  for (int32_t kind : {kAllReduce, kAllGather, kReduceScatter, kAllToAll,
+                       kBroadcast, kReduce, kGather, kScatter, kPermute}) {
+    options.kind = kind;
+    options.groupSize = options.ranks;
+    bool reduces =
+        kind == kAllReduce || kind == kReduceScatter || kind == kReduce;
+    Meter meter(options, driver);
+    std::vector<std::pair<uint64_t, double>> measured;
+    for (uint64_t bytes = std::max<uint64_t>(options.from, 4 * all);
+         bytes <= options.to; bytes *= 4) {
+      Row row = meter.measure(bytes, CONCORD_DTYPE_F32,
+                              reduces ? CONCORD_REDUCTION_SUM
+                                      : CONCORD_REDUCTION_NONE);
+      measured.push_back({row.bytes, row.outOfPlace.time});
+      if (kind == kAllReduce) {
+        flag = row.flag;
+        if (measured.size() == 1)
+          issue = std::max(row.outOfPlace.time - row.flag, 0.01);
+      }
+    }
+    cost::Curve curve;
+    curve.kind = plan::Kind(kind);
+    curve.ranks = options.ranks;
+    fitSegments(measured, curve.segments);
+    machine.curves.push_back(curve);
+    std::printf("# %-14s", kindText(kind));
+    for (const cost::Segment &segment : curve.segments)
+      std::printf(
+          "  %.2f us + B / %.1f GB/s%s", segment.alpha * 1e6,
+          segment.beta > 0 ? 1e-9 / segment.beta : INFINITY,
+          segment.upTo == UINT64_MAX
+              ? ""
+              : (" to " + std::to_string(segment.upTo) + " B;").c_str());
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  if (flag > 0)
+    machine.flagSeconds = flag * 1e-6;
+  machine.issueSeconds = issue * 1e-6;
+  machine.inlineBytes = 512;
+  machine.name = std::to_string(machine.coresPerHost) + " cores of this host";
+  machine.validated =
+      std::to_string(options.from) + " B to " + std::to_string(options.to) +
+      " B, " + std::to_string(options.ranks) + " ranks, rotating buffers";
+  writeFile(given.calibrateFile, cost::writeCalibration(machine));
+  // What is written has to be read.
+  cost::Machine again;
+  std::string error;
+  if (!cost::readCalibration(given.calibrateFile, again, error))
+    throw Failure("the calibration cannot be read back: " + error);
+  std::printf("# written: %s\n", given.calibrateFile.c_str());
+}
