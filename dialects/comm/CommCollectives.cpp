@@ -510,6 +510,11 @@ static LogicalResult verifyUntouched(StartOp start, Operation *op) {
 static LogicalResult verifyInFlight(StartOp start, WaitOp wait) {
   Operation *last = wait;
   while (last && last->getBlock() != start->getBlock()) {
+    // Branches between blocks: what lies between was looked at while control
+    // flow was structured.
+    if (!last->getBlock() ||
+        last->getParentRegion() == start->getParentRegion())
+      return success();
     for (Operation *op = &last->getBlock()->front(); op != last;
          op = op->getNextNode())
       if (failed(verifyUntouched(start, op)))

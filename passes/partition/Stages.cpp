@@ -118,6 +118,7 @@ private:
     Value future, input;
   };
   SmallVector<Pending> pending;
+  bool broken = false; ///< an error has been reported
 };
 
 } // namespace
@@ -477,7 +478,26 @@ void StageBuilder::cloneOp(Operation *op, int32_t micro) {
   }
   for (Value value : operandsOf(op))
     materialise(value, micro);
-  builder.clone(*op, map);
+  auto weight = dyn_cast<comm::WeightOp>(op);
+  if (!weight || !weight.getSplits() || !options.microDomain) {
+    builder.clone(*op, map);
+    return;
+  }
+  // A constant over the batch is stored whole and cut here.
+  ArrayAttr rest;
+  FailureOr<MicroSplit> split =
+      withoutMicro(op->getLoc(), weight.getSplitsAttr(), rest);
+  if (failed(split)) {
+    broken = true;
+    split = MicroSplit();
+  }
+  auto whole = cast<comm::WeightOp>(builder.clone(*op, map));
+  whole.getResult().setType(widened(weight.getType(), *split));
+  whole.setSplitsAttr(rest);
+  if (!rest)
+    whole.removeGlobalAttr();
+  map.map(weight.getResult(),
+          part(op->getLoc(), whole.getResult(), *split, micro));
 }
 
 /// The value of one micro-batch here. Values that other stages compute have
@@ -673,6 +693,8 @@ LogicalResult StageBuilder::build(int32_t stage) {
             : parts.front());
     resultAttrs.push_back(attrs.getDictionary(builder.getContext()));
   }
+  if (broken)
+    return failure();
   func::ReturnOp::create(builder, body.getTerminator()->getLoc(), results);
   SmallVector<Type> types(ValueRange(results).getTypes());
   function.setType(builder.getFunctionType(function.getArgumentTypes(), types));

@@ -124,3 +124,16 @@ func.func @one_sided(%x: memref<4xf32>, %y: memref<4xf32>) {
   comm.wait %b
   return
 }
+
+// Between blocks, as after lowering to branches.
+// CHECK-LABEL: func.func @branches
+// CHECK: ^bb1:
+// CHECK: comm.wait
+func.func @branches(%x: memref<4xf32>, %y: memref<4xf32>) {
+  %f = comm.start all_reduce @tp ins(%x : memref<4xf32>) outs(%y : memref<4xf32>)
+         {reduction = 1 : i32}
+  cf.br ^bb1
+^bb1:
+  comm.wait %f ins(%x : memref<4xf32>) outs(%y : memref<4xf32>)
+  return
+}
