@@ -13,7 +13,7 @@ import pytest
 import model_runs as runs
 
 # Ways in which a program came to be rewritten at least once, over all seeds.
-EXPECTED = {"own-shard", "scatter-and-gather", "own-shard-of-equal", "one-block",
+EXPECTED = {"own-shard", "scatter-and-gather", "one-block",
             "part-taken", "add-of-two", "duplicate", "dead", "loop-invariant",
             "equal-on-members", "converted-after", "converted-before", "constant",
             "latency"}

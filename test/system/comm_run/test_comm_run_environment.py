@@ -7,7 +7,8 @@ import re
 from comm_run_support import ROOT, fixture
 
 READ = re.compile(r'[eE]nv\w*\s*\(\s*"((?:CONCORD|XDG)_[A-Z0-9_]+)"|'
-                  r'environ\.get\(\s*"(CONCORD_[A-Z0-9_]+)"')
+                  r'environ\.get\(\s*"(CONCORD_[A-Z0-9_]+)"|'
+                  r'givenFile\([^,]*,\s*"(CONCORD_[A-Z0-9_]+)"')
 ROOMS = ("runtime", "kernels", "frontends", "analysis", "passes", "dialects",
          "tools", "python")
 ROW = re.compile(r'X\("([A-Z0-9_]+)", (\w+), (\w+),')
@@ -25,7 +26,7 @@ def test_list_is_complete():
         for path in (ROOT / room).rglob("*"):
             if path.suffix in (".cpp", ".h", ".c", ".py", ".inc"):
                 for match in READ.finditer(path.read_text(errors="replace")):
-                    found.add(match.group(1) or match.group(2))
+                    found.add(next(filter(None, match.groups())))
     listed = set(rows())
     assert len(listed) > 12
     assert found - listed == set(), "read somewhere, and not in the list"

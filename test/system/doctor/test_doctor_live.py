@@ -66,7 +66,7 @@ def test_a_job_that_moves(job):
     world = world_of(report)
     assert world["verdict"] == "ok" and world["stragglers"] == []
     assert [member["rank"] for member in world["members"]] == [0, 1]
-    assert world["members"][0]["operation"] == "all_reduce count 4 f32"
+    assert world["members"][0]["operation"] == "all_reduce count 4 F32"
 
 
 def test_who_is_behind(job):
