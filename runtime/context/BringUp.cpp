@@ -23,8 +23,8 @@
 
 using namespace concord::rt;
 
-static std::string givenFile(const char *argument, const char *variable) {
-  return argument && *argument ? argument : envText(variable);
+static std::string givenFile(const char *argument, std::string variable) {
+  return argument && *argument ? argument : variable;
 }
 
 /// A launcher's word on this process, as CONCORD_LAUNCHER allows.
@@ -40,7 +40,8 @@ static std::optional<LaunchedRank> launched() {
 Origin concord::rt::findOrigin(Context &context,
                                const concord_context_config &config) {
   Origin origin;
-  if (std::string file = givenFile(config.rank_table, "CONCORD_RANK_TABLE");
+  if (std::string file =
+          givenFile(config.rank_table, envText("CONCORD_RANK_TABLE"));
       !file.empty()) {
     std::string text = readText(file);
     origin.table = parseRankTable(text, file);
@@ -148,7 +149,8 @@ void concord::rt::describeDevice(Context &context, const Origin &origin,
   std::vector<int> visible = parseVisible(envText("CONCORD_VISIBLE_DEVICES"),
                                           "CONCORD_VISIBLE_DEVICES");
   std::vector<Device> devices;
-  if (std::string file = givenFile(config.device_file, "CONCORD_DEVICE_FILE");
+  if (std::string file =
+          givenFile(config.device_file, envText("CONCORD_DEVICE_FILE"));
       !file.empty())
     devices = parseDevices(readText(file), file);
   DeviceChoice choice;

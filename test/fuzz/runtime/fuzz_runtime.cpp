@@ -185,7 +185,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #ifndef CONCORD_LIBFUZZER
 int main(int argc, char **argv) {
-  int count = argc > 1 ? std::atoi(argv[1]) : 200;
+  int count = argc > 1 ? std::atoi(argv[1]) : 100;
   std::mt19937_64 generator(argc > 2 ? std::atoi(argv[2]) : 1);
   for (int i = 0; i < count; ++i) {
     std::vector<uint8_t> input(2 + generator() % 400);
