@@ -27,6 +27,9 @@
 static int report(int32_t status) {
   std::fprintf(stderr, "%s: %s\n", concord_status_name(status),
                concord_last_error());
+  // An end before the others have heard of the abort would be a death to them.
+  if (status == CONCORD_ERROR_ABORTED)
+    ::usleep(500'000);
   return 40 + status;
 }
 

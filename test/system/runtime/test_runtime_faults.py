@@ -195,8 +195,12 @@ def test_stopped_in_every_collective(point):
 
 def test_abort_from_another_thread():
     codes, words = Job(3, "abort-thread", 1).wait()
-    assert set(codes.values()) == {ABORTED}, (codes, words)
-    assert "rank 1 aborted the job: the watch said so" in words[0]
+    # A rank that is very late may first see that another one has ended by then.
+    assert codes[1] == ABORTED and set(codes.values()) <= {ABORTED, DIED}, (codes, words)
+    heard = [rank for rank in (0, 2) if codes[rank] == ABORTED]
+    assert heard, (codes, words)
+    for rank in heard:
+        assert "rank 1 aborted the job: the watch said so" in words[rank]
 
 
 def test_fork_does_not_speak_for_the_rank():
