@@ -153,6 +153,8 @@ void Gate::prepareIssuer(Issuer &issuer) {
           return true;
       return false;
     };
+    if (issue.optional)
+      issuer.offered |= uint64_t(1) << issue.slot;
     bool part = takesPart(issue);
     if (issue.kind == Kind::Group) {
       part = false;
@@ -171,7 +173,8 @@ void Gate::prepareIssuer(Issuer &issuer) {
     always |= !issue.optional;
     issuer.steps.push_back(made);
   }
-  issuer.optionalOnly = !always && !issuer.steps.empty();
+  // Also where this rank has no part in any: it asks for slots of others.
+  issuer.optionalOnly = !always && issuer.offered;
 }
 
 int32_t Gate::issuerOf(uint32_t program) const {
@@ -430,6 +433,11 @@ private:
 
 int32_t Gate::advance(uint32_t index, const std::string &what) {
   Issuer &issuer = issuers[index];
+  if (issuer.steps.empty())
+    return rt::fail(
+        CONCORD_ERROR_PLAN,
+        "rank %d: %s of issuer %s, which issues nothing on this rank",
+        context.rank, what.c_str(), nameOf(*issuer.planned).c_str());
   Waiter waiter(context, true);
   Inside inside(waiters);
   Deadline deadline(context.gateSeconds);
@@ -676,11 +684,11 @@ int32_t Gate::request(const char *name, uint64_t bits) {
   if (!issuer)
     return noIssuer(context, name);
   if (bits == 0)
-    bits = issuer->slots;
-  if (bits == 0 || (bits & ~issuer->slots))
+    bits = issuer->offered;
+  if (bits == 0 || (bits & ~issuer->offered))
     return rt::fail(CONCORD_ERROR_INVALID_ARGUMENT,
                     "issuer '%s' has the optional slots 0x%llx, not 0x%llx",
-                    name, (unsigned long long)issuer->slots,
+                    name, (unsigned long long)issuer->offered,
                     (unsigned long long)bits);
   if (!leads())
     return rt::fail(CONCORD_ERROR_INVALID_ARGUMENT,
