@@ -59,6 +59,10 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     partition::BoundProblem bound;
     if (failed(bindProblem(function, options, bound)))
       return failure();
+    // Parts of a batch cannot talk to each other: whatever needs no collective
+    // is better than what does.
+    if (name == kMicroBatches)
+      bound.problem.cost.latencySeconds = 1;
     if (auto refusal = sharding::checkMesh(bound.problem, name)) {
       Operation *op =
           refusal->op >= 0 ? bound.ops[refusal->op] : function.getOperation();
