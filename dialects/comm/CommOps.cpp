@@ -18,6 +18,10 @@
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <map>
+#include <optional>
+#include <set>
+
 using namespace mlir;
 using namespace concord::comm;
 
@@ -237,8 +241,9 @@ void KernelOp::getEffects(
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
 }
 
-/// Operands that opaque compute writes: `destinations` of them, and `workspace`,
-/// behind all others. -1 when it does not say, and any memref may be written.
+/// Operands that opaque compute writes: `destinations` of them, and
+/// `workspace`, behind all others. -1 when it does not say, and any memref may
+/// be written.
 static int64_t numWritten(ComputeOp op) {
   auto destinations = op->getAttrOfType<IntegerAttr>("destinations");
   bool workspace = op->hasAttr("workspace");
@@ -310,18 +315,37 @@ LogicalResult ArenaOp::verify() {
     if (getFirst()[i] > getLast()[i])
       return emitOpError() << "buffer " << i << " dies before it is born";
   }
-  // Sorting by first use and sweeping would be asymptotically better; plans
-  // have a few hundred buffers, and the plain form is the easier one to trust.
+  // In the order of first use; what is live lies side by side, so that only the
+  // neighbours of a new buffer need a look.
+  SmallVector<size_t> order;
   for (size_t i = 0; i < count; ++i)
-    for (size_t j = i + 1; j < count; ++j) {
-      bool together =
-          getFirst()[i] <= getLast()[j] && getFirst()[j] <= getLast()[i];
-      bool overlap = getOffsets()[i] < getOffsets()[j] + getSizes()[j] &&
-                     getOffsets()[j] < getOffsets()[i] + getSizes()[i];
-      if (together && overlap)
-        return emitOpError() << "buffers " << i << " and " << j
-                             << " are live together and overlap";
+    if (getSizes()[i] != 0)
+      order.push_back(i);
+  llvm::stable_sort(
+      order, [&](size_t a, size_t b) { return getFirst()[a] < getFirst()[b]; });
+  std::map<int64_t, size_t> live;             // by offset
+  std::set<std::pair<int64_t, size_t>> dying; // by last use
+  ArrayRef<int64_t> offsets = getOffsets(), sizes = getSizes();
+  for (size_t i : order) {
+    while (!dying.empty() && dying.begin()->first < getFirst()[i]) {
+      live.erase(offsets[dying.begin()->second]);
+      dying.erase(dying.begin());
     }
+    auto after = live.lower_bound(offsets[i]);
+    std::optional<size_t> other;
+    if (after != live.end() && after->first < offsets[i] + sizes[i])
+      other = after->second;
+    else if (after != live.begin())
+      if (size_t before = std::prev(after)->second;
+          offsets[before] + sizes[before] > offsets[i])
+        other = before;
+    if (other)
+      return emitOpError() << "buffers " << std::min(i, *other) << " and "
+                           << std::max(i, *other)
+                           << " are live together and overlap";
+    live.emplace(offsets[i], i);
+    dying.emplace(getLast()[i], i);
+  }
   return success();
 }
 
