@@ -57,8 +57,7 @@ double CommCost::flatSeconds(comm::CollectiveKind kind, double bytes,
                              comm::DomainOp domain) {
   double best = std::numeric_limits<double>::infinity();
   for (cost::Algorithm algorithm :
-       {cost::Algorithm::Direct, cost::Algorithm::Ring, cost::Algorithm::Tree,
-        cost::Algorithm::Recursive})
+       {cost::Algorithm::Direct, cost::Algorithm::Ring, cost::Algorithm::Tree})
     best =
         std::min(best, cost::collective(figures, static_cast<plan::Kind>(kind),
                                         bytes, placement(domain), algorithm)

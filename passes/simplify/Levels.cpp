@@ -186,8 +186,8 @@ bool Simplifier::splitLevels(Issue issue) {
   ReductionKind reduction = issue.op.getCollectiveReduction();
   RankedTensorType type = issue.type();
   auto bytes = static_cast<double>(tensorBytes(type));
-  // Whoever runs it may go level by level by himself: the flat algorithms are
-  // what is known to be there.
+  // Whoever runs it may go level by level by himself, as recursive halving
+  // does: rings, trees and direct exchange are what is known to be there.
   double one =
       cost.flatSeconds(CollectiveKind::all_reduce, bytes, issue.domain());
   double three = cost.seconds(CollectiveKind::reduce_scatter, bytes, within) +

@@ -1,14 +1,9 @@
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// An all_reduce that everybody narrows afterwards is taken apart where links do the
-// moving; through shared memory it would move more.
+// An all_reduce that everybody narrows afterwards is taken apart.
 //
 // RUN: comm-opt %s --explain --comm-simplify=machine=accelerator -o - 2>&1 | FileCheck %s
-// RUN: comm-opt %s --explain --comm-simplify=machine=cpu -o - 2>&1 | FileCheck %s --check-prefix=CPU
-
-// CPU: explain: comm-simplify keep-all_reduce {{.*}} reason=cost domain=@tp bytes=16777216
-// CPU: comm.all_reduce
 
 // CHECK: explain: comm-simplify split-all_reduce {{.*}} reason=narrowed-after domain=@tp bytes=16777216 saved_ns=
 module attributes {comm.world = 2 : i64} {
