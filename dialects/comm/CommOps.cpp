@@ -18,6 +18,8 @@
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace concord::comm;
 
@@ -237,8 +239,9 @@ void KernelOp::getEffects(
       effects.emplace_back(MemoryEffects::Write::get(), &operand);
 }
 
-/// Operands that opaque compute writes: `destinations` of them, and `workspace`,
-/// behind all others. -1 when it does not say, and any memref may be written.
+/// Operands that opaque compute writes: `destinations` of them, and
+/// `workspace`, behind all others. -1 when it does not say, and any memref may
+/// be written.
 static int64_t numWritten(ComputeOp op) {
   auto destinations = op->getAttrOfType<IntegerAttr>("destinations");
   bool workspace = op->hasAttr("workspace");
@@ -292,36 +295,57 @@ LogicalResult CertificateOp::verify() {
 }
 
 LogicalResult ArenaOp::verify() {
-  size_t count = getOffsets().size();
-  if (getSizes().size() != count || getFirst().size() != count ||
-      getLast().size() != count)
+  ArrayRef<int64_t> offsets = getOffsets(), sizes = getSizes(),
+                    first = getFirst(), last = getLast();
+  size_t count = offsets.size();
+  if (sizes.size() != count || first.size() != count || last.size() != count)
     return emitOpError("needs as many sizes, first and last as offsets");
   if (getAlign() < 1 || (getAlign() & (getAlign() - 1)))
     return emitOpError() << "align " << getAlign() << " is not a power of two";
   auto size = static_cast<int64_t>(getSize());
+  auto align = static_cast<int64_t>(getAlign());
   if (size < 0 || static_cast<int64_t>(getLowerBound()) > size)
     return emitOpError("lower_bound is above the size");
   for (size_t i = 0; i < count; ++i) {
-    if (getOffsets()[i] < 0 || getSizes()[i] < 0 || getOffsets()[i] > size ||
-        getSizes()[i] > size - getOffsets()[i])
+    if (offsets[i] < 0 || sizes[i] < 0 || offsets[i] > size ||
+        sizes[i] > size - offsets[i])
       return emitOpError() << "buffer " << i << " leaves the arena";
-    if (getOffsets()[i] % getAlign())
+    if (offsets[i] % align)
       return emitOpError() << "buffer " << i << " is not aligned";
-    if (getFirst()[i] > getLast()[i])
+    if (first[i] > last[i])
       return emitOpError() << "buffer " << i << " dies before it is born";
   }
-  // Sorting by first use and sweeping would be asymptotically better; plans
-  // have a few hundred buffers, and the plain form is the easier one to trust.
+  // In the order of birth, against the neighbours among those that live: these
+  // do not overlap each other. A whole model has tens of thousands of buffers.
+  SmallVector<size_t> births;
   for (size_t i = 0; i < count; ++i)
-    for (size_t j = i + 1; j < count; ++j) {
-      bool together =
-          getFirst()[i] <= getLast()[j] && getFirst()[j] <= getLast()[i];
-      bool overlap = getOffsets()[i] < getOffsets()[j] + getSizes()[j] &&
-                     getOffsets()[j] < getOffsets()[i] + getSizes()[i];
-      if (together && overlap)
-        return emitOpError() << "buffers " << i << " and " << j
-                             << " are live together and overlap";
-    }
+    if (sizes[i]) // what holds nothing overlaps nothing
+      births.push_back(i);
+  SmallVector<size_t> deaths = births;
+  llvm::stable_sort(births,
+                    [&](size_t a, size_t b) { return first[a] < first[b]; });
+  llvm::stable_sort(deaths,
+                    [&](size_t a, size_t b) { return last[a] < last[b]; });
+  std::map<int64_t, size_t> live; // by offset
+  size_t dead = 0;
+  for (size_t i : births) {
+    // Whoever died before this birth was born before it: it is in `live`.
+    for (; last[deaths[dead]] < first[i]; ++dead)
+      live.erase(offsets[deaths[dead]]);
+    auto next = live.lower_bound(offsets[i]);
+    size_t other = count;
+    if (next != live.end() && next->first < offsets[i] + sizes[i])
+      other = next->second;
+    else if (next != live.begin())
+      if (size_t before = std::prev(next)->second;
+          offsets[before] + sizes[before] > offsets[i])
+        other = before;
+    if (other != count)
+      return emitOpError() << "buffers " << std::min(i, other) << " and "
+                           << std::max(i, other)
+                           << " are live together and overlap";
+    live.emplace(offsets[i], i);
+  }
   return success();
 }
 
