@@ -12,7 +12,7 @@
 // CHECK: scf.for
 // CHECK: %[[B:.*]] = memref.view %[[ARENA]]
 // CHECK: %[[W:.*]] = memref.view %[[ARENA]]
-// CHECK: comm.compute "dot"(%{{.*}}, %[[B]], %[[W]]) {destinations = 1 : i64, workspace, workspace_bytes = 64 : i64} : (memref<256xf32>, memref<256xf32>, memref<64xi8>) -> ()
+// CHECK: comm.compute "dot"(%{{.*}}, %[[B]], %[[W]]) {destinations = 1 : i64, workspace, workspace_bytes = 64 : i64} : (memref<256xf32{{.*}}>, memref<256xf32>, memref<64xi8>) -> ()
 // CHECK: comm.all_reduce @tp sum ins(%[[B]] : memref<256xf32>)
 // CHECK: comm.arena @main
 module attributes {comm.world = 2 : i64} {
