@@ -27,7 +27,7 @@ struct Chunk : public concord::impl::CommChunkBase<Chunk> {
     ModuleOp module = getOperation();
     if (bytes < 1) {
       module.emitError("comm-chunk: bytes is ")
-          << bytes << "; it takes the size of a piece, 1 or more";
+          << bytes.getValue() << "; it takes the size of a piece, 1 or more";
       return signalPassFailure();
     }
     if (getPhase(module) >= Phase::Planned) {

@@ -80,8 +80,15 @@ public:
   /// Puts `solution` into the IR; returns the number of collectives started.
   unsigned apply(const schedule::Schedule &solution);
   void explainAll(const schedule::Schedule &solution) const;
-  /// Bytes beyond its results that a nested operation holds at its peak.
-  llvm::DenseMap<Operation *, double> inside;
+  /// Bytes beyond its results that a nested operation holds at its peak: as it
+  /// was given, and as it is now.
+  struct Inside {
+    double given = 0, now = 0;
+  };
+  llvm::DenseMap<Operation *, Inside> inside;
+  /// The problem with every nested operation as it was given; only where one
+  /// holds more now.
+  std::optional<schedule::Problem> givenProblem() const;
 
 private:
   Node::Kind kindOf(Operation *op) const;
@@ -99,6 +106,9 @@ private:
   SmallVector<comm::WaitOp> waits; ///< of each node that is a pair
   llvm::DenseMap<Operation *, uint32_t> nodeOf;
   llvm::DenseMap<Value, uint32_t> bufferOf;
+  /// Buffers of nested operations that hold more than they were given, with
+  /// what they held.
+  SmallVector<std::pair<uint32_t, double>> grown;
   llvm::SmallPtrSet<Operation *, 16> unplaced; ///< free, not placed yet
 };
 
@@ -189,11 +199,15 @@ void BlockScheduler::build() {
       bufferOf[result] = buffer;
       node.writes.push_back(buffer);
     }
-    double workspace = inside.lookup(&op);
+    auto [given, workspace] = inside.lookup(&op);
     if (auto compute = dyn_cast<comm::ComputeOp>(op))
       workspace += static_cast<double>(compute.getWorkspaceBytes().value_or(0));
-    if (workspace > 0)
-      node.writes.push_back(newBuffer(workspace));
+    if (workspace > 0) {
+      uint32_t buffer = newBuffer(workspace);
+      node.writes.push_back(buffer);
+      if (op.getNumRegions() && given < workspace)
+        grown.emplace_back(buffer, given);
+    }
     nodeOf[&op] = index;
     ops.push_back(&op);
     waits.push_back(wait);
@@ -203,6 +217,15 @@ void BlockScheduler::build() {
     for (Value value : block.getTerminator()->getOperands())
       if (auto found = bufferOf.find(value); found != bufferOf.end())
         problem.outlives[found->second] = true;
+}
+
+std::optional<schedule::Problem> BlockScheduler::givenProblem() const {
+  if (grown.empty())
+    return std::nullopt;
+  schedule::Problem given = problem;
+  for (auto [buffer, bytes] : grown)
+    given.bytes[buffer] = bytes;
+  return given;
 }
 
 /// Moves `op` before `before`, and what it uses that goes anywhere.
@@ -288,7 +311,16 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
   using CommOverlapBase::CommOverlapBase;
 
   LogicalResult scheduleBlock(Block &block, const CostModel &cost,
-                              bool outermost, double &peak);
+                              bool outermost, double growth,
+                              BlockScheduler::Inside &peak);
+  double givenPeak(Block &block, const CostModel &cost);
+  double givenPeak(func::FuncOp function, const CostModel &cost) {
+    double most = 0;
+    for (Block &block : function.getBody())
+      most = std::max(most, givenPeak(block, cost));
+    return most;
+  }
+  double pipelineLoops(func::FuncOp function, const CostModel &cost);
   bool assignLanes(ModuleOp module);
   void removeLanes(ModuleOp module);
 
@@ -333,16 +365,20 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
           splitLargeCollectives(module, *cost, chunkBytes, "comm-overlap");
       numChunks += pieces;
     }
-    if (pipeline)
-      for (scf::ForOp loop : loopsOf(module))
-        numPipelined += pipelineLoop(loop, *cost);
+    // What each function's schedule may still add to what it holds.
+    llvm::DenseMap<Operation *, double> growthOf;
+    for (auto function : module.getOps<func::FuncOp>())
+      growthOf[function] = function.isExternal() || !communicates(function)
+                               ? growth.getValue()
+                               : pipelineLoops(function, *cost);
     bool lanes = assignLanes(module);
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function.isExternal() || !communicates(function))
         continue;
       for (Block &block : function.getBody()) {
-        double peak = 0;
-        if (failed(scheduleBlock(block, *cost, /*outermost=*/true, peak)))
+        BlockScheduler::Inside peak;
+        if (failed(scheduleBlock(block, *cost, /*outermost=*/true,
+                                 growthOf.lookup(function), peak)))
           return signalPassFailure();
       }
     }
@@ -356,9 +392,9 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
   }
 
   /// Loops that communicate by themselves, not in an inner loop.
-  static SmallVector<scf::ForOp> loopsOf(ModuleOp module) {
+  static SmallVector<scf::ForOp> loopsOf(func::FuncOp function) {
     SmallVector<scf::ForOp> result;
-    module.walk([&](scf::ForOp loop) {
+    function.walk([&](scf::ForOp loop) {
       if (llvm::any_of(*loop.getBody(), [](Operation &op) {
             return isa<comm::CollectiveOpInterface>(op);
           }))
@@ -417,8 +453,56 @@ void Overlap::removeLanes(ModuleOp module) {
           "order-needs-it");
 }
 
+double Overlap::givenPeak(Block &block, const CostModel &cost) {
+  if (!block.mightHaveTerminator())
+    return 0;
+  BlockScheduler scheduler(block, cost, /*keepIssueOrder=*/true);
+  for (Operation &op : block)
+    for (Region &region : op.getRegions())
+      for (Block &inner : region)
+        if (!isa<comm::CollectiveOpInterface>(op) && communicates(&op)) {
+          auto &most = scheduler.inside[&op];
+          most.given = most.now = std::max(most.now, givenPeak(inner, cost));
+        }
+  scheduler.build();
+  return schedule::overlap(scheduler.problem).bytesBefore;
+}
+
+/// Pipelines the loops of `function`, unless that alone holds more than may be
+/// held. Returns the growth that is left to its schedule.
+double Overlap::pipelineLoops(func::FuncOp function, const CostModel &cost) {
+  // Ranks of another program meet these collectives in the order given.
+  if (!pipeline || several || keepIssueOrder)
+    return growth;
+  SmallVector<scf::ForOp> loops = loopsOf(function);
+  if (loops.empty())
+    return growth;
+  double given = givenPeak(function, cost);
+  OwningOpRef<func::FuncOp> saved(function.clone());
+  unsigned moved = 0;
+  for (scf::ForOp loop : loops)
+    moved += pipelineLoop(loop, cost);
+  if (!moved)
+    return growth;
+  double now = givenPeak(function, cost);
+  double limit =
+      memory >= 0 ? static_cast<double>(memory.getValue()) : given * growth;
+  if (now > limit) {
+    function.getBody().takeBody(saved->getBody());
+    explain(function, function.getLoc(), "comm-overlap", "keep-loops",
+            "memory-limit",
+            "bytes_before=" + Twine(static_cast<int64_t>(given)) +
+                " bytes_pipelined=" + Twine(static_cast<int64_t>(now)) +
+                " limit_bytes=" + Twine(static_cast<int64_t>(limit)));
+    return growth;
+  }
+  numPipelined += moved;
+  return now > given && given > 0 ? growth * given / now : growth.getValue();
+}
+
 LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
-                                     bool outermost, double &peak) {
+                                     bool outermost, double growth,
+                                     BlockScheduler::Inside &peak) {
   // A block of a function that returns in another way has no single end.
   if (!block.mightHaveTerminator())
     return success();
@@ -428,29 +512,44 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
       for (Block &inner : region) {
         if (isa<comm::CollectiveOpInterface>(op) || !communicates(&op))
           continue;
-        double innerPeak = 0;
-        if (failed(scheduleBlock(inner, cost, /*outermost=*/false, innerPeak)))
+        BlockScheduler::Inside innerPeak;
+        if (failed(scheduleBlock(inner, cost, /*outermost=*/false, growth,
+                                 innerPeak)))
           return failure();
-        double &most = scheduler.inside[&op];
-        most = std::max(most, innerPeak);
+        BlockScheduler::Inside &most = scheduler.inside[&op];
+        most.given = std::max(most.given, innerPeak.given);
+        most.now = std::max(most.now, innerPeak.now);
       }
   scheduler.build();
   if (llvm::none_of(scheduler.problem.nodes, [](const Node &node) {
         return node.kind == Node::Kind::Collective;
       }))
     return success();
-  // An inner block keeps to what it needs, so that the outer one's sum holds.
-  scheduler.problem.growth = outermost ? growth.getValue() : 1.0;
+  // Each block may grow in proportion: then so does the sum of an inner one and
+  // what surrounds it. A limit in bytes leaves inner blocks with what they
+  // hold.
+  bool limited = memory >= 0;
+  scheduler.problem.growth = limited ? 1.0 : growth;
   scheduler.problem.limit =
-      outermost && memory >= 0 ? static_cast<double>(memory) : -1;
+      outermost && limited ? static_cast<double>(memory.getValue()) : -1;
+  std::optional<double> givenBytes;
+  if (std::optional<schedule::Problem> given = scheduler.givenProblem()) {
+    givenBytes = schedule::overlap(*given).bytesBefore;
+    if (!limited) {
+      // Rounding apart, the order as it stands is within that.
+      schedule::Problem &problem = scheduler.problem;
+      problem.limit = *givenBytes * growth * (1 + 1e-9);
+    }
+  }
   schedule::Schedule solution = schedule::overlap(scheduler.problem);
   if (!solution.possible)
     return block.getParentOp()->emitError()
            << "comm-overlap: the given order holds "
            << static_cast<int64_t>(solution.bytesBefore)
-           << " bytes at its peak, over the limit of " << memory
+           << " bytes at its peak, over the limit of " << memory.getValue()
            << "; raise memory=, or split the program";
-  peak = solution.bytesAfter;
+  peak.given = givenBytes.value_or(solution.bytesBefore);
+  peak.now = solution.bytesAfter;
   before += solution.secondsBefore;
   after += solution.secondsAfter;
   if (explaining) {

@@ -381,12 +381,16 @@ def CommOverlap : Pass<"comm-overlap", "::mlir::ModuleOp"> {
     - **Memory is a hard limit**: no schedule holds more bytes at once than
       `memory`, or without it `growth` times what the given order holds. Arguments
       and results of the function are not counted, everything in flight is. A given
-      order that is over `memory` itself is an error.
+      order that is over `memory` itself is an error. With `memory`, what stands in loops
+      and branches is started only where it holds no more than it did.
     - **Shared memory**: where the ranks' own cores move the bytes, nothing is hidden
       and nothing is started (`reason=cores-move-the-bytes`).
     - **Loops** of known trip count: a collective that needs only the counter is made
       one iteration ahead, one whose result only leaves the iteration one late; the
-      first or last iteration stands outside then.
+      first or last iteration stands outside then. The second copy that this
+      takes counts: where it is over the limit the loops stay (`keep-loops`). So does
+      a loop with a transfer, a barrier or an effect in it, and every loop where
+      several programs meet.
     - **Priorities**: a collective of a lower priority stays behind a higher one that
       comes before it could end, and is cut into pieces where it would hold the link
       for long; each priority gets a lane of its own where the order can still be

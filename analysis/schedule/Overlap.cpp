@@ -283,7 +283,7 @@ uint32_t Scheduler::firstUser(uint32_t n) const {
   for (uint32_t user : users[n])
     if (state[user] == State::Waiting)
       return user;
-  return static_cast<uint32_t>(count - 1);
+  return static_cast<uint32_t>(count); // the end
 }
 
 /// Where the wait of `n` comes at the latest, were it started now: before its
@@ -295,8 +295,7 @@ uint32_t Scheduler::endPosition(uint32_t n) const {
   auto at = std::lower_bound(busyAt.begin() + static_cast<int64_t>(cursor) + 1,
                              busyAt.end(), target);
   auto position = static_cast<uint32_t>(at - busyAt.begin());
-  return std::max(
-      1u, std::min({firstUser(n), position, static_cast<uint32_t>(count - 1)}));
+  return std::max(1u, std::min(firstUser(n), position));
 }
 
 /// Whether running, or starting, `n` now keeps the limit for ever.
@@ -722,7 +721,7 @@ Schedule Scheduler::run() {
     bool flies = fits(n, true);
     // Its inputs have to be kept until it starts, and then until it ends.
     if (flies && !problem.keepIssueOrder && mayHoldBack(n)) {
-      uint32_t end = firstUser(n);
+      uint32_t end = std::min(firstUser(n), static_cast<uint32_t>(count - 1));
       double kept = 0;
       for (uint32_t b : node.reads)
         kept += buffers[b].producer != kNone ? problem.bytes[b] : 0;

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Two rotations of a counted loop, each of which leaves as many collectives, in
-// the same order per domain, as before:
+// Two rotations of a counted loop, each of which leaves as many collectives as
+// before. Their order changes, in the same way on all ranks: the caller sees to
+// it that no other program meets them.
 //
 // - A collective that needs nothing of the iteration (the gather of a layer's
 //   weights) is made one iteration ahead: once before the loop, for the next
@@ -353,6 +354,15 @@ scf::ForOp Rotation::rotateLate(Candidate &candidate) {
   return inner;
 }
 
+/// Transfers, barriers, opaque calls and effects hold everything that
+/// communicates in place.
+bool holdsInPlace(Operation &op) {
+  if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op))
+    return !rotatable(collective);
+  return op.getNumRegions() ? anyIssue(&op) || !isMemoryEffectFree(&op)
+                            : !isMemoryEffectFree(&op);
+}
+
 unsigned Rotation::run() {
   SmallVector<comm::CollectiveOpInterface> wanted;
   for (Operation &op : loop.getBody()->without_terminator())
@@ -362,10 +372,15 @@ unsigned Rotation::run() {
       wanted.push_back(collective);
   if (wanted.empty())
     return 0;
+  if (llvm::any_of(loop.getBody()->without_terminator(), holdsInPlace)) {
+    for (comm::CollectiveOpInterface op : wanted)
+      say(op, "keep-in-iteration", "held-in-place");
+    return 0;
+  }
   auto from = getConstantIntValue(loop.getLowerBound());
   auto by = getConstantIntValue(loop.getStep());
   auto count = loop.getStaticTripCount();
-  if (!from || !by || !count || count->ugt(1u << 30)) {
+  if (!from || !by || !count || count->ugt(1u << 30) || loop.getUnsignedCmp()) {
     for (comm::CollectiveOpInterface op : wanted)
       say(op, "keep-in-iteration", "unknown-trip-count");
     return 0;

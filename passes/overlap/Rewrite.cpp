@@ -176,6 +176,14 @@ unsigned splitLargeCollectives(ModuleOp module, const CostModel &cost,
     highest = std::max(highest,
                        priorities.lookup(op.getCollectiveDomain().getValue()));
   });
+  // What one program has started stays whole, and so does what another one
+  // meets it with.
+  if (llvm::range_size(module.getOps<comm::ProgramOp>()) > 1 &&
+      llvm::any_of(list, [](auto op) { return op.isAsync(); })) {
+    explain(module, module.getLoc(), pass, "keep-whole",
+            "started-in-several-programs");
+    return 0;
+  }
   unsigned made = 0;
   for (comm::CollectiveOpInterface op : list) {
     if (op.isAsync() || !op.getCollectiveInput() || !op->getNumResults())

@@ -11,7 +11,7 @@
 // RUN: not comm-opt %s --comm-chunk="bytes=0" 2>&1 | FileCheck %s --check-prefix=BYTES
 
 // LIMIT: error: comm-overlap: the given order holds {{[0-9]+}} bytes at its peak, over the limit of 100000
-// KEPT: explain: comm-overlap cost unknown reason=built-in machine=accelerator
+// KEPT: explain: comm-overlap cost {{.*}} reason=built-in machine=accelerator
 // KEPT: explain: comm-overlap {{.*}} domain=dp seconds={{.*}} hidden_seconds=
 // KEPT: limit_bytes=16000032
 // CORES: explain: comm-overlap keep {{.*}} reason=cores-move-the-bytes kind=all_reduce domain=dp

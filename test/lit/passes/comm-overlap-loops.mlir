@@ -5,6 +5,7 @@
 //
 // RUN: comm-opt %s -split-input-file --comm-overlap="growth=3" --canonicalize | FileCheck %s
 // RUN: comm-opt %s -split-input-file --comm-overlap="growth=3" --comm-verify-uniform --comm-order --comm-verify-order -o /dev/null
+// RUN: comm-opt %s -split-input-file --comm-overlap="memory=45000000" --canonicalize | FileCheck %s --check-prefix=MEMORY
 // RUN: comm-opt %s -split-input-file --comm-overlap="pipeline=false" | FileCheck %s --check-prefix=OFF
 
 // One gather before the loop, one ahead in each iteration but the last.
@@ -17,6 +18,10 @@
 // CHECK: scf.yield
 // CHECK: comm.compute "layer"
 // CHECK-NOT: all_gather
+// The second copy of a gradient, and of what it is put into, is over the limit.
+// MEMORY-LABEL: func.func @late
+// MEMORY: scf.for %{{.*}} = %c0 to %c4 step
+// MEMORY-LABEL: func.func @stays
 // OFF-LABEL: func.func @ahead
 // OFF: scf.for
 // OFF: comm.all_gather
@@ -97,5 +102,33 @@ module attributes {comm.world = 2 : i64} {
       scf.yield %u : tensor<2000xf32>
     }
     return %r, %q : tensor<1000xf32>, tensor<2000xf32>
+  }
+}
+
+// -----
+
+// A barrier holds what communicates in its iteration.
+// CHECK-LABEL: func.func @held
+// CHECK-NOT: all_gather
+// CHECK: scf.for %{{.*}} = %c0 to %c4 step
+// CHECK: comm.barrier
+// CHECK: comm.all_gather
+// CHECK-NOT: all_gather
+// CHECK: return
+module attributes {comm.world = 2 : i64} {
+  comm.domain @dp groups([[0, 1]])
+  func.func @held(%x: tensor<1000000xf32>, %w: tensor<4x500000xf32>) -> tensor<1000000xf32> {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c4 = arith.constant 4 : index
+    %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%h = %x) -> tensor<1000000xf32> {
+      comm.barrier @dp
+      %s = tensor.extract_slice %w[%i, 0] [1, 500000] [1, 1] : tensor<4x500000xf32> to tensor<500000xf32>
+      %e = tensor.empty() : tensor<1000000xf32>
+      %g = comm.all_gather @dp dim(0) ins(%s : tensor<500000xf32>) outs(%e : tensor<1000000xf32>) -> tensor<1000000xf32>
+      %n = comm.compute "layer"(%h, %g) {flops = 10000000000 : i64} : (tensor<1000000xf32>, tensor<1000000xf32>) -> tensor<1000000xf32>
+      scf.yield %n : tensor<1000000xf32>
+    }
+    return %r : tensor<1000000xf32>
   }
 }

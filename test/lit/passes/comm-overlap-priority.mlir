@@ -31,9 +31,9 @@ module attributes {comm.world = 4 : i64} {
 // CHECK-LABEL: func.func @forest
 // CHECK: all_reduce @tp {{.*}}lane = 1
 // CHECK: return
-module attributes {comm.world = 3 : i64} {
-  comm.domain @tp groups([[0, 1]]) priority(1)
-  comm.domain @dp groups([[0, 2]])
+module attributes {comm.world = 4 : i64} {
+  comm.domain @tp groups([[0, 1], [2, 3]]) priority(1)
+  comm.domain @dp groups([[0, 2], [1], [3]])
   func.func @forest(%g: tensor<4000000xf32>, %x: tensor<1000xf32>) -> (tensor<4000000xf32>, tensor<1000xf32>) {
     %e = tensor.empty() : tensor<4000000xf32>
     %d = tensor.empty() : tensor<1000xf32>
