@@ -49,8 +49,8 @@ struct Task {
 
 class Serving {
 public:
-  Serving(concord_context *context, concord_comm *control,
-          concord_comm *domain, int steps, bool rounds, int slowFrom)
+  Serving(concord_context *context, concord_comm *control, concord_comm *domain,
+          int steps, bool rounds, int slowFrom)
       : context(context), control(control), domain(domain), steps(steps),
         rounds(rounds), slowFrom(slowFrom), workspace(context) {}
 
@@ -76,7 +76,7 @@ private:
   concord_context *context;
   concord_comm *control, *domain;
   int steps;
-  bool rounds; ///< a decision of the round comes first
+  bool rounds;  ///< a decision of the round comes first
   int slowFrom; ///< the launching thread is behind from this step on; -1: never
   Workspace workspace;
   concord_stream *stream = nullptr;
@@ -216,8 +216,7 @@ __attribute__((visibility("default"))) int32_t serving_finish(void *handle) {
   return static_cast<Serving *>(handle)->finish();
 }
 
-__attribute__((visibility("default"))) const char *
-serving_words(void *handle) {
+__attribute__((visibility("default"))) const char *serving_words(void *handle) {
   return static_cast<Serving *>(handle)->words();
 }
 }

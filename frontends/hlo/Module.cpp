@@ -48,8 +48,8 @@ uint32_t elementBits(std::string_view element) {
     return 0;
   if (digits == "16" || digits == "32" || digits == "64")
     return digits == "16" ? 16 : digits == "32" ? 32 : 64;
-  for (std::string_view small : {"8e5m2", "8e4m3", "8e4m3fn", "8e4m3b11fnuz", "8e4m3fnuz",
-                                 "8e5m2fnuz", "8e3m4", "8e8m0fnu"})
+  for (std::string_view small : {"8e5m2", "8e4m3", "8e4m3fn", "8e4m3b11fnuz",
+                                 "8e4m3fnuz", "8e5m2fnuz", "8e3m4", "8e8m0fnu"})
     if (digits == small)
       return 8;
   return digits == "4e2m1fn" ? 4 : 0;
@@ -60,7 +60,8 @@ uint64_t Shape::numElements() const {
     return 0;
   uint64_t count = 1;
   for (int64_t extent : dims)
-    count = saturatingMul(count, extent < 0 ? 1 : static_cast<uint64_t>(extent));
+    count =
+        saturatingMul(count, extent < 0 ? 1 : static_cast<uint64_t>(extent));
   return count;
 }
 
@@ -99,9 +100,11 @@ uint32_t Module::find(std::string_view computation) const {
 
 std::string Module::locate(size_t offset) const {
   std::string_view before = std::string_view(*text).substr(0, offset);
-  size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
+  size_t line =
+      1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
   size_t start = before.rfind('\n');
-  size_t column = start == std::string_view::npos ? before.size() + 1 : before.size() - start;
+  size_t column = start == std::string_view::npos ? before.size() + 1
+                                                  : before.size() - start;
   return path + ":" + std::to_string(line) + ":" + std::to_string(column);
 }
 
@@ -115,8 +118,8 @@ namespace {
 struct Cursor {
   std::string_view rest;
   void blanks() {
-    while (!rest.empty() && (rest[0] == ' ' || rest[0] == '\n' || rest[0] == '\t' ||
-                             rest[0] == '\r'))
+    while (!rest.empty() && (rest[0] == ' ' || rest[0] == '\n' ||
+                             rest[0] == '\t' || rest[0] == '\r'))
       rest.remove_prefix(1);
   }
   bool accept(std::string_view what) {
@@ -130,10 +133,12 @@ struct Cursor {
     blanks();
     int64_t value = 0;
     size_t used = 0;
-    while (used < rest.size() && rest[used] >= '0' && rest[used] <= '9' && used < 18)
+    while (used < rest.size() && rest[used] >= '0' && rest[used] <= '9' &&
+           used < 18)
       value = value * 10 + (rest[used++] - '0');
     if (used == 0 || used == 18)
-      throw Error("expected a number in '" + std::string(all.substr(0, 80)) + "'");
+      throw Error("expected a number in '" + std::string(all.substr(0, 80)) +
+                  "'");
     rest.remove_prefix(used);
     return value;
   }
@@ -148,7 +153,8 @@ struct Cursor {
         throw Error("expected ',' in '" + std::string(all.substr(0, 80)) + "'");
       values.push_back(number(all));
       if (values.size() > static_cast<size_t>(kMaxRanks))
-        throw Error("more than " + std::to_string(kMaxRanks) + " numbers in a list");
+        throw Error("more than " + std::to_string(kMaxRanks) +
+                    " numbers in a list");
     }
     return values;
   }
@@ -161,7 +167,8 @@ std::vector<int64_t> parseIntegers(std::string_view text) {
   std::vector<int64_t> values = cursor.list("{", "}", text);
   cursor.blanks();
   if (!cursor.rest.empty())
-    throw Error("unexpected text after '" + std::string(text.substr(0, 80)) + "'");
+    throw Error("unexpected text after '" + std::string(text.substr(0, 80)) +
+                "'");
   return values;
 }
 
@@ -176,8 +183,8 @@ static int64_t boundedProduct(const std::vector<int64_t> &extents) {
   return product;
 }
 
-/// `[G,S]<=[dims]T(perm)`: the numbers 0..n-1 in the shape `dims`, transposed by
-/// `perm`, read in row-major order as G groups of S.
+/// `[G,S]<=[dims]T(perm)`: the numbers 0..n-1 in the shape `dims`, transposed
+/// by `perm`, read in row-major order as G groups of S.
 static std::vector<std::vector<int64_t>> iotaGroups(std::string_view text) {
   Cursor cursor{text};
   std::vector<int64_t> shape = cursor.list("[", "]", text);
@@ -202,9 +209,11 @@ static std::vector<std::vector<int64_t>> iotaGroups(std::string_view text) {
   std::vector<bool> seen(dims.size(), false);
   bool bad = perm.size() != dims.size() || !cursor.rest.empty();
   for (int64_t axis : perm) {
-    bad = bad || axis >= static_cast<int64_t>(dims.size()) || seen[size_t(axis)];
+    bad =
+        bad || axis >= static_cast<int64_t>(dims.size()) || seen[size_t(axis)];
     if (bad)
-      throw Error("'" + std::string(text.substr(0, 80)) + "' is no permutation");
+      throw Error("'" + std::string(text.substr(0, 80)) +
+                  "' is no permutation");
     seen[size_t(axis)] = true;
   }
   if (bad)
@@ -245,11 +254,13 @@ std::vector<std::vector<int64_t>> parseGroups(std::string_view text) {
     groups.push_back(cursor.list("{", "}", text));
     ranks += groups.back().size() + 1;
     if (ranks > 2 * static_cast<size_t>(kMaxRanks))
-      throw Error("replica groups name more than " + std::to_string(kMaxRanks) + " ranks");
+      throw Error("replica groups name more than " + std::to_string(kMaxRanks) +
+                  " ranks");
   }
   cursor.blanks();
   if (!cursor.rest.empty())
-    throw Error("unexpected text after '" + std::string(text.substr(0, 80)) + "'");
+    throw Error("unexpected text after '" + std::string(text.substr(0, 80)) +
+                "'");
   return groups;
 }
 
@@ -263,7 +274,8 @@ static uint64_t convolutionFlops(const Instruction &op, const Shape &kernel) {
   std::string_view labels = op.attribute("dim_labels");
   size_t from = labels.find('_'), to = labels.find("->");
   uint64_t perElement = kernel.numElements();
-  if (from != std::string_view::npos && to != std::string_view::npos && from < to) {
+  if (from != std::string_view::npos && to != std::string_view::npos &&
+      from < to) {
     size_t output = labels.substr(from + 1, to - from - 1).find('o');
     if (output < kernel.dims.size() && kernel.dims[output] > 0)
       perElement /= static_cast<uint64_t>(kernel.dims[output]);
@@ -283,25 +295,55 @@ static uint64_t flopsOf(const Computation &parent, const Instruction &op) {
     if (!text.empty())
       for (int64_t dim : parseIntegers(text))
         if (dim < static_cast<int64_t>(operand(0).dims.size()))
-          contracted = saturatingMul(
-              contracted, static_cast<uint64_t>(std::max<int64_t>(1, operand(0).dims[size_t(dim)])));
+          contracted =
+              saturatingMul(contracted, static_cast<uint64_t>(std::max<int64_t>(
+                                            1, operand(0).dims[size_t(dim)])));
     return saturatingMul(op.shape.numElements(), contracted);
   }
   if (code == "convolution" && op.operands.size() >= 2)
     return convolutionFlops(op, operand(1));
-  if ((code == "reduce" || code == "reduce-window" || code == "select-and-scatter" ||
-       code == "scatter") &&
+  if ((code == "reduce" || code == "reduce-window" ||
+       code == "select-and-scatter" || code == "scatter") &&
       !op.operands.empty())
-    return code == "scatter" && op.operands.size() >= 3 ? operand(2).numElements()
-                                                        : operand(0).numElements();
-  static constexpr std::string_view moves[] = {
-      "parameter", "constant", "iota", "broadcast", "reshape", "bitcast", "copy",
-      "transpose", "slice", "concatenate", "pad", "gather", "dynamic-slice",
-      "dynamic-update-slice", "reverse", "tuple", "get-tuple-element", "custom-call",
-      "opt-barrier", "after-all", "infeed", "outfeed", "partition-id", "replica-id",
-      "fusion", "call", "while", "conditional", "bitcast-convert", "domain",
-      "optimization-barrier", "rng-get-and-update-state", "copy-start", "copy-done",
-      "sdy.global_to_local", "sdy.local_to_global"};
+    return code == "scatter" && op.operands.size() >= 3
+               ? operand(2).numElements()
+               : operand(0).numElements();
+  static constexpr std::string_view moves[] = {"parameter",
+                                               "constant",
+                                               "iota",
+                                               "broadcast",
+                                               "reshape",
+                                               "bitcast",
+                                               "copy",
+                                               "transpose",
+                                               "slice",
+                                               "concatenate",
+                                               "pad",
+                                               "gather",
+                                               "dynamic-slice",
+                                               "dynamic-update-slice",
+                                               "reverse",
+                                               "tuple",
+                                               "get-tuple-element",
+                                               "custom-call",
+                                               "opt-barrier",
+                                               "after-all",
+                                               "infeed",
+                                               "outfeed",
+                                               "partition-id",
+                                               "replica-id",
+                                               "fusion",
+                                               "call",
+                                               "while",
+                                               "conditional",
+                                               "bitcast-convert",
+                                               "domain",
+                                               "optimization-barrier",
+                                               "rng-get-and-update-state",
+                                               "copy-start",
+                                               "copy-done",
+                                               "sdy.global_to_local",
+                                               "sdy.local_to_global"};
   if (std::find(std::begin(moves), std::end(moves), code) != std::end(moves))
     return 0;
   return op.shape.numElements();
@@ -315,12 +357,13 @@ Cost costOf(const Module &module, uint32_t computation, uint32_t instruction) {
   if (op.opcode == "fusion")
     for (uint32_t callee : op.called)
       for (const Instruction &inner : module.computations[callee].instructions)
-        cost.flops = saturatingAdd(cost.flops, flopsOf(module.computations[callee], inner));
+        cost.flops = saturatingAdd(cost.flops,
+                                   flopsOf(module.computations[callee], inner));
   if (op.opcode != "parameter" && op.opcode != "bitcast") {
     cost.bytesWritten = op.shape.numBytes();
     for (uint32_t operand : op.operands)
-      cost.bytesRead =
-          saturatingAdd(cost.bytesRead, parent.instructions[operand].shape.numBytes());
+      cost.bytesRead = saturatingAdd(
+          cost.bytesRead, parent.instructions[operand].shape.numBytes());
   }
   return cost;
 }
@@ -361,8 +404,10 @@ std::string addControlEdges(const Module &module,
     if (present.empty()) {
       insertions[op.end] = ", control-predecessors={" + added + "}";
     } else {
-      bool hadSome = present.find_first_not_of("{} \t") != std::string_view::npos;
-      size_t brace = static_cast<size_t>(present.data() - text.data()) + present.size() - 1;
+      bool hadSome =
+          present.find_first_not_of("{} \t") != std::string_view::npos;
+      size_t brace = static_cast<size_t>(present.data() - text.data()) +
+                     present.size() - 1;
       insertions[brace] = (hadSome ? ", " : "") + added;
     }
   }

@@ -24,9 +24,9 @@ constexpr int kMaxTupleDepth = 64;
 constexpr size_t kMaxText = size_t(1) << 31;
 
 bool isNameChar(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         c == '_' || c == '.' || c == '-' || c == '$' || c == '@' || c == '/' ||
-         c == '~';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-' ||
+         c == '$' || c == '@' || c == '/' || c == '~';
 }
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
@@ -141,7 +141,8 @@ Shape Parser::shape(int depth) {
   skipBlanks(true);
   if (accept('(')) {
     if (depth >= kMaxTupleDepth)
-      fail(pos, "tuples are nested deeper than " + std::to_string(kMaxTupleDepth));
+      fail(pos,
+           "tuples are nested deeper than " + std::to_string(kMaxTupleDepth));
     result.kind = Shape::Kind::Tuple;
     skipBlanks(true);
     while (!accept(')')) {
@@ -184,8 +185,9 @@ Shape Parser::shape(int depth) {
   return result;
 }
 
-/// Moves to the first `stop1` or `stop2` (or line break, or end) that is outside
-/// brackets, strings and comments. Inside brackets line breaks are blanks.
+/// Moves to the first `stop1` or `stop2` (or line break, or end) that is
+/// outside brackets, strings and comments. Inside brackets line breaks are
+/// blanks.
 void Parser::skipNested(char stop1, char stop2) {
   std::string open;
   size_t from = pos;
@@ -237,7 +239,8 @@ std::string_view Parser::attributeValue() {
   size_t from = pos;
   skipNested(',', '\n');
   size_t to = pos;
-  while (to > from && (text[to - 1] == ' ' || text[to - 1] == '\t' || text[to - 1] == '\r'))
+  while (to > from &&
+         (text[to - 1] == ' ' || text[to - 1] == '\t' || text[to - 1] == '\r'))
     --to;
   return text.substr(from, to - from);
 }
@@ -279,7 +282,8 @@ void Parser::header() {
     pos = at;
     value = integer();
     if (pos != at + found.size() || value < 1 || value > kMaxRanks)
-      fail(at, std::string(key) + " must be from 1 to " + std::to_string(kMaxRanks));
+      fail(at, std::string(key) + " must be from 1 to " +
+                   std::to_string(kMaxRanks));
     pos = back;
   };
   count("num_partitions", module.numPartitions);
@@ -374,7 +378,8 @@ void Parser::instruction(uint32_t self) {
   }
   attributes(op.attributes);
   size_t to = pos;
-  while (to > op.begin && (text[to - 1] == ' ' || text[to - 1] == '\t' || text[to - 1] == '\r'))
+  while (to > op.begin &&
+         (text[to - 1] == ' ' || text[to - 1] == '\t' || text[to - 1] == '\r'))
     --to;
   op.end = static_cast<uint32_t>(to);
   auto index = static_cast<uint32_t>(parent.instructions.size());
@@ -386,7 +391,8 @@ void Parser::instruction(uint32_t self) {
   }
   if (op.root) {
     if (parent.root != kNone)
-      fail(op.begin, "computation '" + std::string(parent.name) + "' has two roots");
+      fail(op.begin,
+           "computation '" + std::string(parent.name) + "' has two roots");
     parent.root = index;
   }
   if (op.opcode == "parameter") {
@@ -452,8 +458,8 @@ void Parser::computation() {
     made.root = static_cast<uint32_t>(made.instructions.size() - 1);
   for (size_t i = 0; i < made.parameters.size(); ++i)
     if (made.parameters[i] == kNone)
-      fail(from, "computation '" + std::string(made.name) + "' lacks parameter " +
-                     std::to_string(i));
+      fail(from, "computation '" + std::string(made.name) +
+                     "' lacks parameter " + std::to_string(i));
   if (entry) {
     if (module.entry != kNone)
       fail(from, "there are two ENTRY computations");
@@ -462,15 +468,22 @@ void Parser::computation() {
 }
 
 void Parser::resolveCalls() {
-  static constexpr std::string_view keys[] = {
-      "to_apply",  "calls",   "condition",          "body",
-      "select",    "scatter", "branch_computations", "true_computation",
-      "false_computation", "called_computations"};
+  static constexpr std::string_view keys[] = {"to_apply",
+                                              "calls",
+                                              "condition",
+                                              "body",
+                                              "select",
+                                              "scatter",
+                                              "branch_computations",
+                                              "true_computation",
+                                              "false_computation",
+                                              "called_computations"};
   std::unordered_map<std::string_view, uint32_t> byName;
   for (uint32_t i = 0; i < module.computations.size(); ++i)
     if (!byName.try_emplace(module.computations[i].name, i).second)
       throw Error(module.path + ": computation '" +
-                  std::string(module.computations[i].name) + "' is defined twice");
+                  std::string(module.computations[i].name) +
+                  "' is defined twice");
   for (Computation &computation : module.computations)
     for (Instruction &op : computation.instructions)
       for (const Attribute &attribute : op.attributes) {
@@ -486,7 +499,8 @@ void Parser::resolveCalls() {
           std::string_view callee = name("a computation's name");
           auto found = byName.find(callee);
           if (found == byName.end())
-            fail(at, "computation '" + std::string(callee) + "' is not defined");
+            fail(at,
+                 "computation '" + std::string(callee) + "' is not defined");
           op.called.push_back(found->second);
           skipBlanks(true);
           if (!list || !accept(','))
@@ -517,8 +531,8 @@ void Parser::run() {
 
 bool looksLikeHlo(std::string_view text) {
   while (true) {
-    while (!text.empty() && (text[0] == ' ' || text[0] == '\t' || text[0] == '\r' ||
-                             text[0] == '\n'))
+    while (!text.empty() && (text[0] == ' ' || text[0] == '\t' ||
+                             text[0] == '\r' || text[0] == '\n'))
       text.remove_prefix(1);
     if (text.substr(0, 2) == "//") {
       size_t end = text.find('\n');

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Rank = replica * partitions + partition. Groups are meant in one of four ways,
-// by whether there is a channel and `use_global_device_ids`.
+// Rank = replica * partitions + partition. Groups are meant in one of four
+// ways, by whether there is a channel and `use_global_device_ids`.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,17 +22,40 @@ using namespace mlir;
 namespace concord {
 
 static const char *const pureCalls[] = {
-    "TopK", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape",
-    "te_fused_attn_forward_ffi", "te_fused_attn_backward_ffi",
-    "__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$triangularSolve",
-    "__cudnn$convForward", "__cudnn$convBackwardInput", "__cudnn$convBackwardFilter",
-    "__cudnn$convBiasActivationForward", "__cudnn$fmhaSoftmax", "__cudnn$fmhaSoftmaxBackward",
-    "__cudnn$norm", "__onednn$matmul", "__onednn$softmax", "__onednn$layernorm",
-    "__onednn$convolution", "Eigh", "Qr", "LuDecomposition", "ProductOfElementaryHouseholderReflectors",
-    "cu_threefry2x32", "cu_threefry2x32_ffi", "AllocateBuffer", "annotate_device_placement"};
+    "TopK",
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "te_fused_attn_forward_ffi",
+    "te_fused_attn_backward_ffi",
+    "__cublas$gemm",
+    "__cublas$lt$matmul",
+    "__cublas$lt$matmul$f8",
+    "__cublas$triangularSolve",
+    "__cudnn$convForward",
+    "__cudnn$convBackwardInput",
+    "__cudnn$convBackwardFilter",
+    "__cudnn$convBiasActivationForward",
+    "__cudnn$fmhaSoftmax",
+    "__cudnn$fmhaSoftmaxBackward",
+    "__cudnn$norm",
+    "__onednn$matmul",
+    "__onednn$softmax",
+    "__onednn$layernorm",
+    "__onednn$convolution",
+    "Eigh",
+    "Qr",
+    "LuDecomposition",
+    "ProductOfElementaryHouseholderReflectors",
+    "cu_threefry2x32",
+    "cu_threefry2x32_ffi",
+    "AllocateBuffer",
+    "annotate_device_placement"};
 const ArrayRef<const char *> kPureCustomCalls(pureCalls);
 
-static StringRef ref(std::string_view text) { return {text.data(), text.size()}; }
+static StringRef ref(std::string_view text) {
+  return {text.data(), text.size()};
+}
 
 Type hloElementType(MLIRContext *context, StringRef element) {
   if (element == "pred")
@@ -67,7 +90,8 @@ Type hloElementType(MLIRContext *context, StringRef element) {
 bool HloCollectives::isCollective(StringRef opcode) {
   return llvm::StringSwitch<bool>(opcode)
       .Cases({"all-reduce", "all-gather", "reduce-scatter", "all-to-all",
-              "collective-permute", "collective-broadcast", "ragged-all-to-all"},
+              "collective-permute", "collective-broadcast",
+              "ragged-all-to-all"},
              true)
       .Default(false);
 }
@@ -132,8 +156,8 @@ bool HloCollectives::begin(ModuleOp into, int64_t world, std::string &error) {
   return true;
 }
 
-/// A name that says how the groups lie: @world, @x8 (8 neighbours), @x2s8 (2 ranks
-/// 8 apart), else @d0, @d1, ...
+/// A name that says how the groups lie: @world, @x8 (8 neighbours), @x2s8 (2
+/// ranks 8 apart), else @d0, @d1, ...
 FlatSymbolRefAttr HloCollectives::domainFor(const Groups &groups) {
   auto found = domains.find(groups);
   if (found != domains.end())
@@ -147,10 +171,12 @@ FlatSymbolRefAttr HloCollectives::domainFor(const Groups &groups) {
       regular = group[i] - group[i - 1] == stride;
   }
   std::string name = "d" + std::to_string(domains.size());
-  if (regular && groups.size() == 1 && static_cast<int64_t>(size) == world() && stride == 1)
+  if (regular && groups.size() == 1 && static_cast<int64_t>(size) == world() &&
+      stride == 1)
     name = "world";
   else if (regular)
-    name = "x" + std::to_string(size) + (stride > 1 ? "s" + std::to_string(stride) : "");
+    name = "x" + std::to_string(size) +
+           (stride > 1 ? "s" + std::to_string(stride) : "");
   std::string unique = name;
   for (unsigned i = 1; module.lookupSymbol(unique); ++i)
     unique = name + "_" + std::to_string(i);
@@ -175,12 +201,14 @@ FlatSymbolRefAttr HloCollectives::worldDomain() {
 enum Mode { CrossReplica, CrossPartition, CrossBoth, Flattened };
 
 static Mode modeOf(const hlo::Instruction &op, StringRef kind) {
-  bool channel = !op.attribute("channel_id").empty() && op.attribute("channel_id") != "0";
+  bool channel =
+      !op.attribute("channel_id").empty() && op.attribute("channel_id") != "0";
   if (!channel)
     return CrossReplica;
   if (op.attribute("use_global_device_ids") == "true")
     return Flattened;
-  bool both = kind == "all-reduce" || kind == "all-gather" || kind == "reduce-scatter";
+  bool both =
+      kind == "all-reduce" || kind == "all-gather" || kind == "reduce-scatter";
   return both ? CrossBoth : CrossPartition;
 }
 
@@ -193,8 +221,8 @@ bool HloCollectives::spend(int64_t ranks, std::string &error) {
   return false;
 }
 
-bool HloCollectives::resolve(const hlo::Instruction &op, StringRef kind, Groups &groups,
-                             std::string &error) {
+bool HloCollectives::resolve(const hlo::Instruction &op, StringRef kind,
+                             Groups &groups, std::string &error) {
   Mode mode = modeOf(op, kind);
   std::string_view text = op.attribute("replica_groups");
   Groups named = text.empty() ? Groups() : hlo::parseGroups(text);
@@ -219,12 +247,14 @@ bool HloCollectives::resolve(const hlo::Instruction &op, StringRef kind, Groups 
         return false;
       }
       if (seen[id]++) {
-        error = "names " + std::to_string(id) + " in two places of its replica groups";
+        error = "names " + std::to_string(id) +
+                " in two places of its replica groups";
         return false;
       }
     }
   }
-  // Who is in no group takes part in no broadcast; anything else every rank calls.
+  // Who is in no group takes part in no broadcast; anything else every rank
+  // calls.
   for (int64_t id = 0; id < limit; ++id) {
     if (seen[id])
       continue;
@@ -290,7 +320,7 @@ bool HloCollectives::resolvePairs(const hlo::Instruction &op, StringRef kind,
     return false;
   }
   Mode mode = modeOf(op, kind);
-  int64_t limit = mode == Flattened        ? world()
+  int64_t limit = mode == Flattened      ? world()
                   : mode == CrossReplica ? replicas
                                          : partitions;
   // Modules without replicas number devices by partition, whatever the channel.
@@ -299,13 +329,15 @@ bool HloCollectives::resolvePairs(const hlo::Instruction &op, StringRef kind,
     limit = world();
   }
   Groups named = hlo::parseGroups({text.data(), text.size()});
-  int64_t copies = mode == Flattened ? 1 : mode == CrossReplica ? partitions : replicas;
+  int64_t copies = mode == Flattened      ? 1
+                   : mode == CrossReplica ? partitions
+                                          : replicas;
   if (!spend(static_cast<int64_t>(named.size()) * copies, error))
     return false;
   for (auto &pair : named) {
     if (pair.size() != 2 || pair[0] >= limit || pair[1] >= limit) {
-      error = "has a source_target_pair that is not two of " + std::to_string(limit) +
-              " ranks";
+      error = "has a source_target_pair that is not two of " +
+              std::to_string(limit) + " ranks";
       return false;
     }
     if (mode == Flattened)
@@ -320,8 +352,8 @@ bool HloCollectives::resolvePairs(const hlo::Instruction &op, StringRef kind,
   return true;
 }
 
-/// The reduction that an applied computation is: its root, conversions around it
-/// not counted.
+/// The reduction that an applied computation is: its root, conversions around
+/// it not counted.
 std::optional<comm::ReductionKind>
 HloCollectives::reductionOf(const hlo::Instruction &op) {
   if (op.called.size() != 1)
@@ -361,7 +393,8 @@ HloCollectives::describe(const hlo::Instruction &op, StringRef kind,
                   .Case("send", comm::CollectiveKind::send)
                   .Case("recv", comm::CollectiveKind::recv)
                   .Default(comm::CollectiveKind::all_reduce);
-  bool paired = kind == "collective-permute" || kind == "send" || kind == "recv";
+  bool paired =
+      kind == "collective-permute" || kind == "send" || kind == "recv";
   try {
     if (paired) {
       Groups pairs;
@@ -374,9 +407,9 @@ HloCollectives::describe(const hlo::Instruction &op, StringRef kind,
       what.domain = worldDomain();
       return what;
     }
-    auto textKey = std::make_pair(op.attribute("replica_groups"),
-                                  2 * modeOf(op, kind) +
-                                      (kind == "collective-broadcast"));
+    auto textKey =
+        std::make_pair(op.attribute("replica_groups"),
+                       2 * modeOf(op, kind) + (kind == "collective-broadcast"));
     auto known = byText.find(textKey);
     if (known == byText.end()) {
       Groups groups;
@@ -388,8 +421,8 @@ HloCollectives::describe(const hlo::Instruction &op, StringRef kind,
     std::string_view dims = op.attribute("dimensions");
     if (kind == "all-gather" || kind == "reduce-scatter" ||
         (kind == "all-to-all" && !dims.empty())) {
-      std::vector<int64_t> list = dims.empty() ? std::vector<int64_t>()
-                                               : hlo::parseIntegers(dims);
+      std::vector<int64_t> list =
+          dims.empty() ? std::vector<int64_t>() : hlo::parseIntegers(dims);
       if (list.size() != 1) {
         error = "needs exactly one of `dimensions`";
         return std::nullopt;
@@ -406,7 +439,8 @@ HloCollectives::describe(const hlo::Instruction &op, StringRef kind,
   if (kind == "all-reduce" || kind == "reduce-scatter") {
     auto reduction = reductionOf(op);
     if (!reduction) {
-      error = "applies a reduction that is none of sum, prod, min, max, and, or";
+      error =
+          "applies a reduction that is none of sum, prod, min, max, and, or";
       return std::nullopt;
     }
     what.reduction = *reduction;
@@ -414,38 +448,39 @@ HloCollectives::describe(const hlo::Instruction &op, StringRef kind,
   return what;
 }
 
-Value HloCollectives::issue(Location loc, const Description &what, Type type, Value input,
-                            Value init) {
+Value HloCollectives::issue(Location loc, const Description &what, Type type,
+                            Value input, Value init) {
   FlatSymbolRefAttr at = what.domain;
   switch (what.kind) {
   case comm::CollectiveKind::all_gather:
-    return comm::AllGatherOp::create(builder, loc, type, at.getValue(), what.dim, input,
-                                     init)
+    return comm::AllGatherOp::create(builder, loc, type, at.getValue(),
+                                     what.dim, input, init)
         .getResult();
   case comm::CollectiveKind::reduce_scatter:
     return comm::ReduceScatterOp::create(builder, loc, type, at.getValue(),
                                          what.reduction, what.dim, input, init)
         .getResult();
   case comm::CollectiveKind::all_to_all:
-    return comm::AllToAllOp::create(builder, loc, type, at.getValue(), what.dim, what.concat,
-                                    nullptr, nullptr, input, init)
+    return comm::AllToAllOp::create(builder, loc, type, at.getValue(), what.dim,
+                                    what.concat, nullptr, nullptr, input, init)
         .getResult();
   case comm::CollectiveKind::broadcast:
-    return comm::BroadcastOp::create(builder, loc, type, at.getValue(), 0, input, init)
+    return comm::BroadcastOp::create(builder, loc, type, at.getValue(), 0,
+                                     input, init)
         .getResult();
   case comm::CollectiveKind::permute:
-    return comm::PermuteOp::create(builder, loc, type, at.getValue(), what.pairs, input,
-                                   init)
+    return comm::PermuteOp::create(builder, loc, type, at.getValue(),
+                                   what.pairs, input, init)
         .getResult();
   default:
-    return comm::AllReduceOp::create(builder, loc, type, at.getValue(), what.reduction,
-                                     input, init)
+    return comm::AllReduceOp::create(builder, loc, type, at.getValue(),
+                                     what.reduction, input, init)
         .getResult();
   }
 }
 
-comm::StartOp HloCollectives::start(Location loc, const Description &what, Value input,
-                                    Value init) {
+comm::StartOp HloCollectives::start(Location loc, const Description &what,
+                                    Value input, Value init) {
   auto number = [&](bool wanted, int64_t value) {
     return wanted ? builder.getI64IntegerAttr(value) : IntegerAttr();
   };
@@ -454,17 +489,20 @@ comm::StartOp HloCollectives::start(Location loc, const Description &what, Value
   bool exchange = what.kind == K::all_to_all;
   return comm::StartOp::create(
       builder, loc, comm::FutureType::get(builder.getContext()),
-      comm::CollectiveKindAttr::get(builder.getContext(), what.kind), what.domain,
+      comm::CollectiveKindAttr::get(builder.getContext(), what.kind),
+      what.domain,
       what.reduction == comm::ReductionKind::none
           ? comm::ReductionKindAttr()
           : comm::ReductionKindAttr::get(builder.getContext(), what.reduction),
-      number(what.kind == K::all_gather || what.kind == K::reduce_scatter, what.dim),
+      number(what.kind == K::all_gather || what.kind == K::reduce_scatter,
+             what.dim),
       number(exchange, what.dim), number(exchange, what.concat),
       number(what.kind == K::broadcast, 0),
       // With pairs, one start serves every rank; `peer` names the first one's.
-      number(transfer, transfer && !what.pairs.empty()
-                           ? cast<DenseI64ArrayAttr>(what.pairs[0])[what.kind == K::send]
-                           : 0),
+      number(transfer,
+             transfer && !what.pairs.empty()
+                 ? cast<DenseI64ArrayAttr>(what.pairs[0])[what.kind == K::send]
+                 : 0),
       what.pairs, DenseI64ArrayAttr(), DenseI64ArrayAttr(), input, init);
 }
 

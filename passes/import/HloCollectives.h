@@ -20,8 +20,8 @@
 
 namespace concord {
 
-/// Custom calls that are known to compute only: no communication, no draining of
-/// the device, no allocation.
+/// Custom calls that are known to compute only: no communication, no draining
+/// of the device, no allocation.
 extern const llvm::ArrayRef<const char *> kPureCustomCalls;
 
 /// The MLIR type of an element type of HLO; unsigned integers are `ui`.
@@ -49,13 +49,13 @@ public:
   int64_t partitionCount() const { return partitions; }
 
   /// `op` read as a collective of `kind` ("all-reduce", ..., "send", "recv").
-  std::optional<Description> describe(const hlo::Instruction &op, llvm::StringRef kind,
-                                      std::string &error);
+  std::optional<Description> describe(const hlo::Instruction &op,
+                                      llvm::StringRef kind, std::string &error);
   /// The synchronous operation; yields its result.
-  mlir::Value issue(mlir::Location loc, const Description &what, mlir::Type type,
-                    mlir::Value input, mlir::Value init);
-  comm::StartOp start(mlir::Location loc, const Description &what, mlir::Value input,
-                      mlir::Value init);
+  mlir::Value issue(mlir::Location loc, const Description &what,
+                    mlir::Type type, mlir::Value input, mlir::Value init);
+  comm::StartOp start(mlir::Location loc, const Description &what,
+                      mlir::Value input, mlir::Value init);
   /// All ranks as one group.
   mlir::FlatSymbolRefAttr worldDomain();
 
@@ -69,8 +69,8 @@ private:
   mlir::FlatSymbolRefAttr domainFor(const Groups &groups);
   bool resolve(const hlo::Instruction &op, llvm::StringRef kind, Groups &groups,
                std::string &error);
-  bool resolvePairs(const hlo::Instruction &op, llvm::StringRef kind, Groups &pairs,
-                    std::string &error);
+  bool resolvePairs(const hlo::Instruction &op, llvm::StringRef kind,
+                    Groups &pairs, std::string &error);
   bool spend(int64_t ranks, std::string &error);
   std::optional<comm::ReductionKind> reductionOf(const hlo::Instruction &op);
 
@@ -78,10 +78,11 @@ private:
   const hlo::Module &source;
   mlir::ModuleOp module;
   int64_t partitions = 1, replicas = 1;
-  int64_t budget = int64_t(1) << 26; ///< ranks in groups and pairs, all together
+  int64_t budget = int64_t(1)
+                   << 26; ///< ranks in groups and pairs, all together
   std::map<Groups, mlir::FlatSymbolRefAttr> domains;
-  /// (text of the groups, how they are meant) -> domain: most instructions repeat
-  /// a few texts.
+  /// (text of the groups, how they are meant) -> domain: most instructions
+  /// repeat a few texts.
   std::map<std::pair<std::string_view, int>, mlir::FlatSymbolRefAttr> byText;
 };
 

@@ -6,9 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Edits the text that the module came from: what this compiler does not model
-// is preserved to the byte. An edge joins two collectives of one computation; the
-// first one's completion (its -done, where it has one) precedes the second one's
-// start.
+// is preserved to the byte. An edge joins two collectives of one computation;
+// the first one's completion (its -done, where it has one) precedes the second
+// one's start.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,21 +37,23 @@ struct Place {
 
 std::string exportHlo(ModuleOp module, std::string &error) {
   auto attr = module->getAttrOfType<ArrayAttr>("comm.hlo_source");
-  if (!attr || attr.size() != 2 || !isa<StringAttr>(attr[0]) || !isa<StringAttr>(attr[1])) {
+  if (!attr || attr.size() != 2 || !isa<StringAttr>(attr[0]) ||
+      !isa<StringAttr>(attr[1])) {
     error = "--emit=hlo needs a module that was imported from HLO text";
     return "";
   }
   if (module->hasAttr("comm.hlo_rewritten")) {
-    error = "--emit=hlo writes the order into the text that the module came from, "
-            "but its collectives were rewritten; run it without comm-simplify and "
-            "comm-bucket";
+    error =
+        "--emit=hlo writes the order into the text that the module came from, "
+        "but its collectives were rewritten; run it without comm-simplify and "
+        "comm-bucket";
     return "";
   }
   std::string path = cast<StringAttr>(attr[0]).str();
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer) {
-    error = "--emit=hlo edits the text that the module came from, but '" + path +
-            "' cannot be read: " + buffer.getError().message();
+    error = "--emit=hlo edits the text that the module came from, but '" +
+            path + "' cannot be read: " + buffer.getError().message();
     return "";
   }
   std::string text = (*buffer)->getBuffer().str();
@@ -85,13 +87,14 @@ std::string exportHlo(ModuleOp module, std::string &error) {
     ArrayRef<int64_t> ends = list.asArrayRef();
     for (size_t i = 0; i + 1 < ends.size(); i += 2) {
       if (std::min(ends[i], ends[i + 1]) < 0 ||
-          std::max(ends[i], ends[i + 1]) >= static_cast<int64_t>(issues.size())) {
+          std::max(ends[i], ends[i + 1]) >=
+              static_cast<int64_t>(issues.size())) {
         error = "comm.order names a site that its program does not have";
         return "";
       }
       Operation *ops[2] = {issues[ends[i]], issues[ends[i + 1]]};
-      // A collective in a loop or a branch is ordered with what is outside by the
-      // instruction that holds it.
+      // A collective in a loop or a branch is ordered with what is outside by
+      // the instruction that holds it.
       Region *common = ops[1]->getParentRegion();
       while (common && !common->findAncestorOpInRegion(*ops[0]))
         common = common->getParentRegion();
@@ -101,10 +104,12 @@ std::string exportHlo(ModuleOp module, std::string &error) {
       }
       for (Operation *&op : ops)
         op = common->findAncestorOpInRegion(*op);
-      // What follows waits for the completion, where that comes first in the text.
+      // What follows waits for the completion, where that comes first in the
+      // text.
       if (auto start = dyn_cast<comm::StartOp>(ops[0]))
         for (Operation *user : start.getFuture().getUsers())
-          if (isa<comm::WaitOp>(user) && user->getBlock() == start->getBlock() &&
+          if (isa<comm::WaitOp>(user) &&
+              user->getBlock() == start->getBlock() &&
               user->isBeforeInBlock(ops[1]))
             ops[0] = user;
       Place at[2];
@@ -112,7 +117,8 @@ std::string exportHlo(ModuleOp module, std::string &error) {
         StringRef name = nodeName(ops[side]->getLoc());
         auto found = places.find(name);
         if (found == places.end() || ambiguous.contains(name)) {
-          error = "'" + path + "' has " + (found == places.end() ? "no" : "several") +
+          error = "'" + path + "' has " +
+                  (found == places.end() ? "no" : "several") +
                   " instructions named '" + name.str() +
                   "'; was the module changed after its import?";
           return "";
@@ -121,13 +127,15 @@ std::string exportHlo(ModuleOp module, std::string &error) {
       }
       // A called computation was inlined: its caller orders it.
       if (at[0].computation != at[1].computation) {
-        error = "the order joins '" + nodeName(ops[0]->getLoc()).str() + "' and '" +
-                nodeName(ops[1]->getLoc()).str() +
-                "' of two computations, which HLO cannot say; inline the calls first";
+        error = "the order joins '" + nodeName(ops[0]->getLoc()).str() +
+                "' and '" + nodeName(ops[1]->getLoc()).str() +
+                "' of two computations, which HLO cannot say; inline the calls "
+                "first";
         return "";
       }
       if (at[0].instruction != at[1].instruction)
-        edges.push_back({at[0].computation, at[0].instruction, at[1].instruction});
+        edges.push_back(
+            {at[0].computation, at[0].instruction, at[1].instruction});
     }
   }
   return hlo::addControlEdges(source, edges);

@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "import/HloCollectives.h"
 #include "import/HloImport.h"
+#include "import/HloCollectives.h"
 
 #include "comm/Comm.h"
 
@@ -32,7 +32,9 @@ namespace concord {
 static constexpr unsigned kMaxDepth = 200;
 static constexpr uint64_t kMaxOperations = 8000000;
 
-static llvm::StringRef ref(std::string_view text) { return {text.data(), text.size()}; }
+static llvm::StringRef ref(std::string_view text) {
+  return {text.data(), text.size()};
+}
 
 namespace {
 
@@ -68,8 +70,9 @@ private:
   };
 
   InFlightDiagnostic fail(const hlo::Instruction &op) {
-    return emitError(locOf(op)) << source.locate(op.begin) << ": " << ref(op.opcode)
-                                << " '" << ref(op.name) << "' ";
+    return emitError(locOf(op))
+           << source.locate(op.begin) << ": " << ref(op.opcode) << " '"
+           << ref(op.name) << "' ";
   }
   /// The instruction's name; for another syntax, where names are only numbers,
   /// its line too.
@@ -79,8 +82,8 @@ private:
       return NameLoc::get(name);
     auto line = llvm::upper_bound(lines, op.begin) - lines.begin();
     unsigned column = op.begin - (line ? lines[line - 1] : 0) + 1;
-    return NameLoc::get(name, FileLineColLoc::get(context, source.path, line + 1,
-                                                  column));
+    return NameLoc::get(
+        name, FileLineColLoc::get(context, source.path, line + 1, column));
   }
   LogicalResult findCommunication();
   const std::vector<uint32_t> &offsetsOf(const hlo::Shape &shape);
@@ -93,7 +96,8 @@ private:
   LogicalResult whileLoop(Frame &frame, uint32_t index);
   LogicalResult conditional(Frame &frame, uint32_t index);
   LogicalResult inlineCall(Frame &frame, uint32_t index, uint32_t callee);
-  LogicalResult collective(Frame &frame, uint32_t index, StringRef kind, bool async);
+  LogicalResult collective(Frame &frame, uint32_t index, StringRef kind,
+                           bool async);
   LogicalResult transfer(Frame &frame, uint32_t index);
   LogicalResult asyncStart(Frame &frame, uint32_t index);
   LogicalResult done(Frame &frame, uint32_t index);
@@ -182,7 +186,8 @@ const std::vector<uint32_t> &Importer::offsetsOf(const hlo::Shape &shape) {
   return offsets[&shape] = std::move(list);
 }
 
-void Importer::leafTypes(const hlo::Shape &shape, SmallVectorImpl<Type> &types) {
+void Importer::leafTypes(const hlo::Shape &shape,
+                         SmallVectorImpl<Type> &types) {
   switch (shape.kind) {
   case hlo::Shape::Kind::Tuple:
     for (const hlo::Shape &element : shape.elements)
@@ -221,11 +226,12 @@ Value Importer::scalar(const hlo::Instruction &op, Value tensor) {
   return tensor::ExtractOp::create(builder, locOf(op), tensor, ValueRange());
 }
 
-Value Importer::opaque(Location loc, StringRef name, ValueRange operands, Type type,
-                       StringAttr key) {
+Value Importer::opaque(Location loc, StringRef name, ValueRange operands,
+                       Type type, StringAttr key) {
   return comm::ComputeOp::create(builder, loc, TypeRange(type),
                                  builder.getStringAttr(name), operands, nullptr,
-                                 nullptr, nullptr, nullptr, nullptr, nullptr, key)
+                                 nullptr, nullptr, nullptr, nullptr, nullptr,
+                                 key)
       .getResult(0);
 }
 
@@ -256,14 +262,14 @@ LogicalResult Importer::compute(Frame &frame, uint32_t index) {
   Location loc = locOf(op);
   StringRef code = ref(op.opcode);
   if (code == "partition-id" || code == "replica-id")
-    operands.push_back(comm::RankOp::create(builder, loc, builder.getIndexType(),
-                                            collectives.worldDomain()));
+    operands.push_back(comm::RankOp::create(
+        builder, loc, builder.getIndexType(), collectives.worldDomain()));
   SmallVector<Type> types;
   leafTypes(op.shape, types);
   hlo::Cost cost = hlo::costOf(source, frame.computation, index);
   auto number = [&](uint64_t value) {
-    return value ? builder.getI64IntegerAttr(
-                       static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX)))
+    return value ? builder.getI64IntegerAttr(static_cast<int64_t>(
+                       std::min<uint64_t>(value, INT64_MAX)))
                  : IntegerAttr();
   };
   bool touches = code == "infeed" || code == "outfeed" || code == "send" ||
@@ -277,16 +283,17 @@ LogicalResult Importer::compute(Frame &frame, uint32_t index) {
     name = ref(op.attribute("custom_call_target")).trim('"');
   auto made = comm::ComputeOp::create(
       builder, loc, types, builder.getStringAttr(name), operands,
-      number(cost.flops), number(cost.bytesRead), number(cost.bytesWritten), nullptr,
-      nullptr, touches ? builder.getUnitAttr() : nullptr,
+      number(cost.flops), number(cost.bytesRead), number(cost.bytesWritten),
+      nullptr, nullptr, touches ? builder.getUnitAttr() : nullptr,
       builder.getStringAttr(ref(op.name)));
   describe(made, op);
   llvm::append_range(frame.values[index], made.getResults());
   return success();
 }
 
-/// What passes want to know of an opaque instruction beside its cost: which part
-/// a rank takes (a table looked up by the partition's number, or a fixed place).
+/// What passes want to know of an opaque instruction beside its cost: which
+/// part a rank takes (a table looked up by the partition's number, or a fixed
+/// place).
 void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
   StringRef code = ref(op.opcode);
   if (code == "partition-id" || code == "replica-id") {
@@ -308,8 +315,10 @@ void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
       SmallVector<StringRef> parts;
       dim.trim().trim("[]").split(parts, ':');
       int64_t start = 0, stride = 1;
-      if (parts.size() < 2 || parts.size() > 3 || parts[0].getAsInteger(10, start) ||
-          (parts.size() == 3 && parts[2].getAsInteger(10, stride)) || stride != 1)
+      if (parts.size() < 2 || parts.size() > 3 ||
+          parts[0].getAsInteger(10, start) ||
+          (parts.size() == 3 && parts[2].getAsInteger(10, stride)) ||
+          stride != 1)
         return;
       starts.push_back(start);
     }
@@ -319,8 +328,8 @@ void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
   }
   // Large tables are written `{...}`.
   auto element = dyn_cast<IntegerType>(type.getElementType());
-  if (code != "constant" || !element || element.getWidth() < 8 || type.getRank() > 1 ||
-      type.getNumElements() > hlo::kMaxRanks)
+  if (code != "constant" || !element || element.getWidth() < 8 ||
+      type.getRank() > 1 || type.getNumElements() > hlo::kMaxRanks)
     return;
   SmallVector<StringRef> numbers;
   ref(op.payload).trim().trim("{}").split(numbers, ',', -1, false);
@@ -330,8 +339,9 @@ void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
   for (StringRef number : numbers) {
     int64_t value = 0;
     if (number.trim().getAsInteger(10, value) ||
-        !(element.isUnsigned() ? value >= 0 && llvm::isUIntN(element.getWidth(), value)
-                               : llvm::isIntN(element.getWidth(), value)))
+        !(element.isUnsigned()
+              ? value >= 0 && llvm::isUIntN(element.getWidth(), value)
+              : llvm::isIntN(element.getWidth(), value)))
       return;
     values.push_back(APInt(element.getWidth(), value, !element.isUnsigned(),
                            /*implicitTrunc=*/true));
@@ -339,7 +349,8 @@ void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
   made->setAttr("value", DenseElementsAttr::get(type, values));
 }
 
-LogicalResult Importer::inlineCall(Frame &frame, uint32_t index, uint32_t callee) {
+LogicalResult Importer::inlineCall(Frame &frame, uint32_t index,
+                                   uint32_t callee) {
   const hlo::Instruction &op =
       source.computations[frame.computation].instructions[index];
   SmallVector<Leaves> parameters;
@@ -354,7 +365,8 @@ LogicalResult Importer::inlineCall(Frame &frame, uint32_t index, uint32_t callee
   SmallVector<Type> types;
   leafTypes(op.shape, types);
   // The done of an async call yields the results; its start has a tuple shape.
-  if (op.opcode != "async-start" && TypeRange(ValueRange(*results)) != TypeRange(types))
+  if (op.opcode != "async-start" &&
+      TypeRange(ValueRange(*results)) != TypeRange(types))
     return fail(op) << "differs in shape from what it calls";
   frame.values[index] = std::move(*results);
   return success();
@@ -407,7 +419,8 @@ LogicalResult Importer::conditional(Frame &frame, uint32_t index) {
   SmallVector<uint32_t> branches;
   bool predicated = !op.attribute("true_computation").empty();
   if (predicated)
-    branches = {calledBy(op, "true_computation"), calledBy(op, "false_computation")};
+    branches = {calledBy(op, "true_computation"),
+                calledBy(op, "false_computation")};
   else
     branches.assign(op.called.begin(), op.called.end());
   if (branches.empty() || llvm::is_contained(branches, hlo::kNone) ||
@@ -417,8 +430,9 @@ LogicalResult Importer::conditional(Frame &frame, uint32_t index) {
     if (frame.pending.count(operand))
       return fail(op) << "uses a started collective before its -done";
   Leaves &choice = frame.values[op.operands.front()];
-  auto type = choice.size() == 1 ? dyn_cast<RankedTensorType>(choice.front().getType())
-                                 : RankedTensorType();
+  auto type = choice.size() == 1
+                  ? dyn_cast<RankedTensorType>(choice.front().getType())
+                  : RankedTensorType();
   if (!type || type.getRank() != 0 ||
       !(type.getElementType().isSignlessInteger(1) ||
         type.getElementType().isSignlessInteger(32)))
@@ -433,18 +447,19 @@ LogicalResult Importer::conditional(Frame &frame, uint32_t index) {
   SmallVector<Block *> blocks;
   Operation *made;
   if (predicated) {
-    auto branch = scf::IfOp::create(builder, loc, types, selector, /*addThenBlock=*/true,
-                                    /*addElseBlock=*/true);
+    auto branch =
+        scf::IfOp::create(builder, loc, types, selector, /*addThenBlock=*/true,
+                          /*addElseBlock=*/true);
     blocks = {branch.thenBlock(), branch.elseBlock()};
     made = branch;
   } else {
     // An index outside the branches takes the last one.
     SmallVector<int64_t> cases =
         llvm::to_vector(llvm::seq<int64_t>(0, branches.size() - 1));
-    Value position = arith::IndexCastOp::create(builder, loc, builder.getIndexType(),
-                                                selector);
-    auto branch = scf::IndexSwitchOp::create(builder, loc, types, position, cases,
-                                             cases.size());
+    Value position = arith::IndexCastOp::create(
+        builder, loc, builder.getIndexType(), selector);
+    auto branch = scf::IndexSwitchOp::create(builder, loc, types, position,
+                                             cases, cases.size());
     for (Region &region : branch.getCaseRegions())
       blocks.push_back(&region.emplaceBlock());
     blocks.push_back(&branch.getDefaultRegion().emplaceBlock());
@@ -453,8 +468,8 @@ LogicalResult Importer::conditional(Frame &frame, uint32_t index) {
   OpBuilder::InsertionGuard guard(builder);
   for (auto [i, callee] : llvm::enumerate(branches)) {
     builder.setInsertionPointToEnd(blocks[i]);
-    auto results = computation(callee, frame.values[op.operands[i + 1]],
-                               frame.depth + 1);
+    auto results =
+        computation(callee, frame.values[op.operands[i + 1]], frame.depth + 1);
     if (failed(results))
       return failure();
     if (TypeRange(ValueRange(*results)) != TypeRange(types))
@@ -501,13 +516,15 @@ LogicalResult Importer::collective(Frame &frame, uint32_t index, StringRef kind,
   bool ragged = kind == "ragged-all-to-all";
   SmallVector<Type> results = types;
   if (pieces || ragged) {
-    if (types.empty() || inputs.empty() || (pieces && types.size() != inputs.size()))
+    if (types.empty() || inputs.empty() ||
+        (pieces && types.size() != inputs.size()))
       return fail(op) << "has other operands than results";
     auto piece = cast<RankedTensorType>(types.front());
     SmallVector<int64_t> dims(piece.getShape());
     if (pieces) {
       if (llvm::any_of(types, [&](Type type) { return type != piece; }) ||
-          llvm::any_of(inputs, [&](Value input) { return input.getType() != piece; }))
+          llvm::any_of(inputs,
+                       [&](Value input) { return input.getType() != piece; }))
         return fail(op) << "exchanges pieces of different shapes";
       if (dims.empty())
         dims.push_back(1);
@@ -526,8 +543,9 @@ LogicalResult Importer::collective(Frame &frame, uint32_t index, StringRef kind,
   for (auto [input, type] : llvm::zip(inputs, types)) {
     auto tensor = cast<RankedTensorType>(type);
     if (!tensor.hasStaticShape() || !tensor.getElementType().isIntOrFloat())
-      return fail(op) << "moves " << type
-                      << "; only static shapes of integers and floats are supported";
+      return fail(op)
+             << "moves " << type
+             << "; only static shapes of integers and floats are supported";
     Value init = tensor::EmptyOp::create(builder, loc, tensor.getShape(),
                                          tensor.getElementType());
     if (async) {
@@ -545,8 +563,8 @@ LogicalResult Importer::collective(Frame &frame, uint32_t index, StringRef kind,
   }
   if (pieces) {
     auto parts = comm::ComputeOp::create(
-        builder, loc, results, builder.getStringAttr("unpack"), out, nullptr, nullptr,
-        nullptr, nullptr, nullptr, nullptr, key);
+        builder, loc, results, builder.getStringAttr("unpack"), out, nullptr,
+        nullptr, nullptr, nullptr, nullptr, nullptr, key);
     out.assign(parts.getResults().begin(), parts.getResults().end());
   }
   frame.values[index] = std::move(out);
@@ -572,15 +590,19 @@ LogicalResult Importer::transfer(Frame &frame, uint32_t index) {
   } else {
     SmallVector<Type> types;
     leafTypes(op.shape, types);
-    auto type = types.empty() ? RankedTensorType() : dyn_cast<RankedTensorType>(types[0]);
+    auto type = types.empty() ? RankedTensorType()
+                              : dyn_cast<RankedTensorType>(types[0]);
     if (!type || !type.hasStaticShape())
       return fail(op) << "needs a static array";
-    init = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+    init = tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                   type.getElementType());
   }
   auto data = cast<RankedTensorType>((input ? input : init).getType());
   if (!data.getElementType().isIntOrFloat())
-    return fail(op) << "moves " << data << "; only integers and floats are supported";
-  frame.pending[index].starts.push_back(collectives.start(loc, *what, input, init));
+    return fail(op) << "moves " << data
+                    << "; only integers and floats are supported";
+  frame.pending[index].starts.push_back(
+      collectives.start(loc, *what, input, init));
   ++operations;
   return success();
 }
@@ -599,11 +621,15 @@ LogicalResult Importer::asyncStart(Frame &frame, uint32_t index) {
                  body.instructions.size() == root.operands.size() + 1 &&
                  root.operands.size() == op.operands.size();
   for (size_t i = 0; wrapped && i < root.operands.size(); ++i)
-    wrapped = i < body.parameters.size() && body.parameters[i] == root.operands[i];
+    wrapped =
+        i < body.parameters.size() && body.parameters[i] == root.operands[i];
   if (!wrapped)
     return inlineCall(frame, index, callee);
   // As if it stood here: its attributes, this instruction's operands and name.
-  Frame inner{callee, frame.parameters, {}, llvm::DenseMap<uint32_t, Pending>(),
+  Frame inner{callee,
+              frame.parameters,
+              {},
+              llvm::DenseMap<uint32_t, Pending>(),
               frame.depth};
   inner.values.resize(body.instructions.size());
   for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -620,8 +646,10 @@ LogicalResult Importer::asyncStart(Frame &frame, uint32_t index) {
   SmallVector<Value> inputs;
   for (uint32_t operand : root.operands)
     llvm::append_range(inputs, inner.values[operand]);
-  bool plain = inputs.size() == types.size() && ref(root.opcode) != "ragged-all-to-all" &&
-               !(root.opcode == "all-to-all" && root.attribute("dimensions").empty());
+  bool plain =
+      inputs.size() == types.size() &&
+      ref(root.opcode) != "ragged-all-to-all" &&
+      !(root.opcode == "all-to-all" && root.attribute("dimensions").empty());
   for (size_t i = 0; plain && i < types.size(); ++i) {
     auto in = dyn_cast<RankedTensorType>(inputs[i].getType());
     auto out = dyn_cast<RankedTensorType>(types[i]);
@@ -666,8 +694,9 @@ LogicalResult Importer::done(Frame &frame, uint32_t index) {
   }
   for (comm::StartOp start : started.starts) {
     Value init = start.getInit();
-    auto wait = comm::WaitOp::create(builder, locOf(op), init ? init.getType() : Type(),
-                                     start.getFuture(), start.getInput(), init);
+    auto wait =
+        comm::WaitOp::create(builder, locOf(op), init ? init.getType() : Type(),
+                             start.getFuture(), start.getInput(), init);
     if (init)
       frame.values[index].push_back(wait.getResult());
     ++operations;
@@ -677,7 +706,8 @@ LogicalResult Importer::done(Frame &frame, uint32_t index) {
   leafTypes(op.shape, types);
   while (frame.values[index].size() < types.size() &&
          isa<NoneType>(types[frame.values[index].size()]))
-    frame.values[index].push_back(opaque(locOf(op), "token", {}, builder.getNoneType(),
+    frame.values[index].push_back(opaque(locOf(op), "token", {},
+                                         builder.getNoneType(),
                                          builder.getStringAttr(ref(op.name))));
   if (TypeRange(ValueRange(frame.values[index])) != TypeRange(types))
     return fail(op) << "differs in shape from what was started";
@@ -688,7 +718,8 @@ LogicalResult Importer::instruction(Frame &frame, uint32_t index) {
   const hlo::Instruction &op =
       source.computations[frame.computation].instructions[index];
   if (++operations > kMaxOperations)
-    return fail(op) << "brings the module above " << kMaxOperations << " operations";
+    return fail(op) << "brings the module above " << kMaxOperations
+                    << " operations";
   StringRef code = ref(op.opcode);
   if (code == "parameter") {
     int64_t number = 0;
@@ -711,7 +742,8 @@ LogicalResult Importer::instruction(Frame &frame, uint32_t index) {
   }
   if (code == "get-tuple-element") {
     int64_t number = -1;
-    if (op.operands.size() != 1 || ref(op.attribute("index")).getAsInteger(10, number))
+    if (op.operands.size() != 1 ||
+        ref(op.attribute("index")).getAsInteger(10, number))
       return fail(op) << "needs an operand and an index";
     uint32_t operand = op.operands.front();
     const hlo::Shape &shape =
@@ -724,30 +756,32 @@ LogicalResult Importer::instruction(Frame &frame, uint32_t index) {
     if (frame.values[operand].size() != starts.back())
       return fail(op) << "differs in shape from its operand";
     frame.values[index].assign(frame.values[operand].begin() + starts[number],
-                               frame.values[operand].begin() + starts[number + 1]);
+                               frame.values[operand].begin() +
+                                   starts[number + 1]);
     return success();
   }
   if (code == "while")
     return whileLoop(frame, index);
   if (code == "conditional")
     return conditional(frame, index);
-  if (code == "call" || (code == "fusion" && llvm::any_of(op.called, [&](uint32_t c) {
-                           return communicates[c];
-                         }))) {
+  if (code == "call" ||
+      (code == "fusion" &&
+       llvm::any_of(op.called, [&](uint32_t c) { return communicates[c]; }))) {
     if (op.called.size() != 1)
       return fail(op) << "needs one computation";
     return inlineCall(frame, index, op.called.front());
   }
   if (HloCollectives::isCollective(code))
     return collective(frame, index, code, false);
-  if (code.ends_with("-start") && HloCollectives::isCollective(code.drop_back(6)))
+  if (code.ends_with("-start") &&
+      HloCollectives::isCollective(code.drop_back(6)))
     return collective(frame, index, code.drop_back(6), true);
   if (code == "async-start")
     return asyncStart(frame, index);
   if (HloCollectives::isTransfer(op))
     return transfer(frame, index);
-  bool collectiveDone =
-      code.ends_with("-done") && HloCollectives::isCollective(code.drop_back(5));
+  bool collectiveDone = code.ends_with("-done") &&
+                        HloCollectives::isCollective(code.drop_back(5));
   if (code == "async-update" || code == "async-done" || collectiveDone)
     return done(frame, index);
   if ((code == "send-done" || code == "recv-done") && !op.operands.empty() &&
@@ -756,7 +790,8 @@ LogicalResult Importer::instruction(Frame &frame, uint32_t index) {
   return compute(frame, index);
 }
 
-FailureOr<Leaves> Importer::computation(uint32_t index, ArrayRef<Leaves> parameters,
+FailureOr<Leaves> Importer::computation(uint32_t index,
+                                        ArrayRef<Leaves> parameters,
                                         unsigned depth) {
   const hlo::Computation &body = source.computations[index];
   const hlo::Instruction &root = body.instructions[body.root];
@@ -764,13 +799,15 @@ FailureOr<Leaves> Importer::computation(uint32_t index, ArrayRef<Leaves> paramet
     fail(root) << "is nested deeper than " << kMaxDepth << " computations";
     return failure();
   }
-  Frame frame{index, parameters, {}, llvm::DenseMap<uint32_t, Pending>(), depth};
+  Frame frame{
+      index, parameters, {}, llvm::DenseMap<uint32_t, Pending>(), depth};
   frame.values.resize(body.instructions.size());
   for (uint32_t i = 0; i < body.instructions.size(); ++i)
     if (failed(instruction(frame, i)))
       return failure();
   if (!frame.pending.empty()) {
-    const hlo::Instruction &left = body.instructions[frame.pending.begin()->first];
+    const hlo::Instruction &left =
+        body.instructions[frame.pending.begin()->first];
     fail(left) << "is started and never done in its computation";
     return failure();
   }
@@ -786,7 +823,8 @@ OwningOpRef<ModuleOp> Importer::run() {
     computations[ref(computation.name)] = i;
   if (failed(findCommunication()))
     return {};
-  OwningOpRef<ModuleOp> owner = ModuleOp::create(builder, builder.getUnknownLoc());
+  OwningOpRef<ModuleOp> owner =
+      ModuleOp::create(builder, builder.getUnknownLoc());
   module = *owner;
   std::string error;
   if (!collectives.begin(module, options.world, error)) {
@@ -812,7 +850,8 @@ OwningOpRef<ModuleOp> Importer::run() {
     leafTypes(op.shape, types);
     Leaves leaves;
     for (size_t i = 0; i < types.size(); ++i, ++next) {
-      function.setArgAttr(next, "comm.name", builder.getStringAttr(ref(op.name)));
+      function.setArgAttr(next, "comm.name",
+                          builder.getStringAttr(ref(op.name)));
       // Which part a rank holds is not needed, only that ranks differ.
       StringRef sharding = ref(op.attribute("sharding"));
       if (!sharding.empty() && !sharding.contains("{replicated}"))
@@ -827,7 +866,8 @@ OwningOpRef<ModuleOp> Importer::run() {
   if (failed(results))
     return {};
   if (TypeRange(ValueRange(*results)) != TypeRange(outputs)) {
-    fail(entry.instructions[entry.root]) << "differs in shape from its operands";
+    fail(entry.instructions[entry.root])
+        << "differs in shape from its operands";
     return {};
   }
   func::ReturnOp::create(builder, function.getLoc(), *results);
@@ -839,7 +879,8 @@ OwningOpRef<ModuleOp> Importer::run() {
     module->setAttr(
         "comm.hlo_source",
         builder.getStrArrayAttr(
-            {source.path, llvm::utohexstr(llvm::xxh3_64bits(*source.text), true)}));
+            {source.path,
+             llvm::utohexstr(llvm::xxh3_64bits(*source.text), true)}));
   if (failed(verify(module)))
     return {};
   return owner;
@@ -847,8 +888,9 @@ OwningOpRef<ModuleOp> Importer::run() {
 
 OwningOpRef<ModuleOp> importHlo(MLIRContext *context, const hlo::Module &source,
                                 const HloImportOptions &options) {
-  context->loadDialect<arith::ArithDialect, comm::CommDialect, func::FuncDialect,
-                       scf::SCFDialect, tensor::TensorDialect>();
+  context
+      ->loadDialect<arith::ArithDialect, comm::CommDialect, func::FuncDialect,
+                    scf::SCFDialect, tensor::TensorDialect>();
   try {
     return Importer(context, source, options).run();
   } catch (const hlo::Error &error) {

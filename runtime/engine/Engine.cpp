@@ -283,9 +283,9 @@ bool concord::rt::progress(Context &context) {
         op->status = brokenStatus(comm);
         op->state = Op::State::Done;
       }
-      Progress result =
-          op->state == Op::State::Done ? Progress::Done
-                                       : advanceMessage(*op, quantum);
+      Progress result = op->state == Op::State::Done
+                            ? Progress::Done
+                            : advanceMessage(*op, quantum);
       if (result == Progress::Done)
         retire(context, *op);
       if (result != Progress::Blocked)

@@ -82,7 +82,7 @@ private:
     const plan::Program *planned = nullptr;
     std::vector<Step> steps;
     uint64_t slots = 0;        ///< bits of its optional steps
-  uint64_t offered = 0;      ///< bits of all ranks' optional steps
+    uint64_t offered = 0;      ///< bits of all ranks' optional steps
     bool optionalOnly = false; ///< comes in the rounds that use a slot of it
     bool fixed = true;         ///< steps are all that a round can hold
     size_t next = 0;

@@ -74,7 +74,7 @@ struct alignas(128) RankSlot {
   double bandwidth;
   int32_t visible, physical;
   uint64_t rankTable; ///< hash of the rank table, 0 for none
-  uint64_t self; ///< address of this slot in its rank, for peers to try
+  uint64_t self;      ///< address of this slot in its rank, for peers to try
   /// Hashes of the variables on which all ranks must agree, in their order in
   /// concord/environment.h.
   uint32_t settings[kMaxSharedSettings];

@@ -146,8 +146,9 @@ void Job::start(int rank, const std::vector<std::string> &common) {
     CPU_ZERO(&cores);
     if (bind)
       CPU_SET(cpu, &cores);
-  } else if (config.bind_cores && ::sched_getaffinity(0, sizeof cores, &cores) == 0 &&
-      CPU_COUNT(&cores) >= config.world) {
+  } else if (config.bind_cores &&
+             ::sched_getaffinity(0, sizeof cores, &cores) == 0 &&
+             CPU_COUNT(&cores) >= config.world) {
     int seen = 0;
     for (int i = 0; i < CPU_SETSIZE; ++i)
       if (CPU_ISSET(i, &cores) && seen++ == rank) {

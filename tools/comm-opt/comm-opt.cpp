@@ -591,8 +591,9 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
       return fail("pipeline stages do not go with bounded dimensions; fix each "
                   "with --dim NAME=N");
     if (simulateOption || !reportOption.empty())
-      return fail("--simulate and --report are of one choice of sizes; fix each "
-                  "bounded dimension with --dim NAME=N");
+      return fail(
+          "--simulate and --report are of one choice of sizes; fix each "
+          "bounded dimension with --dim NAME=N");
     if (failed(importMembers(context, options, bounded)))
       return failure();
   } else {

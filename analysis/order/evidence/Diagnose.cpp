@@ -119,8 +119,7 @@ private:
     // transfers numbered from their open end.
     std::vector<std::pair<int, Finding>> ranked;
     std::vector<Cycle> cycles = findCycles(live);
-    bool hangs =
-        anyTimedOut || anyError || job.haveStacks || job.nothingMoves;
+    bool hangs = anyTimedOut || anyError || job.haveStacks || job.nothingMoves;
     if (!cycles.empty() && (hangs || !cycles.front().uncertain)) {
       Finding f = cycleFinding(cycles.front());
       ranked.push_back({cycles.front().uncertain ? 3 : 0, std::move(f)});

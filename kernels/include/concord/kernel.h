@@ -42,8 +42,8 @@ typedef struct concord_kernel concord_kernel;
  * is 64 bytes. */
 typedef struct concord_kernel_info {
   uint32_t struct_size;
-  uint32_t num_inputs;  /* pointers 0 .. num_inputs-1 of run */
-  uint32_t num_outputs; /* the pointers after them */
+  uint32_t num_inputs;   /* pointers 0 .. num_inputs-1 of run */
+  uint32_t num_outputs;  /* the pointers after them */
   uint32_t packed_input; /* index of the input that is given packed, or ~0u */
   uint64_t workspace_bytes;
   uint64_t packed_weight_bytes; /* 0 when nothing is packed */
@@ -69,17 +69,18 @@ int32_t concord_kernel_run(const concord_kernel *kernel, void *const *pointers,
 
 /*===-- Kernels that are one with a collective ----------------------------===
  *
- * A fused kernel communicates: it is not run, but issued as the collective of its
- * site (or by concord_fused), and the runtime calls its steps when the members'
- * data are there. The work of every member is cut into `parts` equal parts, and
- * the members own shares of the result. The kernel never waits and touches no
- * flags; between two steps the engine may look after other operations.
+ * A fused kernel communicates: it is not run, but issued as the collective of
+ * its site (or by concord_fused), and the runtime calls its steps when the
+ * members' data are there. The work of every member is cut into `parts` equal
+ * parts, and the members own shares of the result. The kernel never waits and
+ * touches no flags; between two steps the engine may look after other
+ * operations.
  *
- *   produce(owner, part)  compute what another member's part needs from this one
- *                         into the shared operand; needs nothing of others
- *   combine(part)         finish a part of the own share: reads all members'
- *                         shared operand, writes the written operands
- *   consume(owner, part)  compute from the owner's shared operand where it lies
+ *   produce(owner, part)  compute what another member's part needs from this
+ * one into the shared operand; needs nothing of others combine(part) finish a
+ * part of the own share: reads all members' shared operand, writes the written
+ * operands consume(owner, part)  compute from the owner's shared operand where
+ * it lies
  *
  * Operands are dense. `run` of such a kernel returns an error. */
 
@@ -96,16 +97,16 @@ typedef struct concord_fused_info {
   uint32_t kind;      /* of the collective: CONCORD_KIND_* */
   uint32_t reduction; /* CONCORD_REDUCTION_* */
   uint32_t dtype;
-  uint32_t members;   /* of the group it is made for */
-  uint32_t parts;     /* of one member's share */
-  uint32_t produces;  /* 1: parts of others are produced before they combine */
-  uint32_t gathers;   /* 1: only consume steps; 0: combine */
-  uint32_t shared;    /* operand (inputs, then outputs) that others read */
-  uint32_t written;   /* bit i: operand i is written by others, too */
+  uint32_t members;  /* of the group it is made for */
+  uint32_t parts;    /* of one member's share */
+  uint32_t produces; /* 1: parts of others are produced before they combine */
+  uint32_t gathers;  /* 1: only consume steps; 0: combine */
+  uint32_t shared;   /* operand (inputs, then outputs) that others read */
+  uint32_t written;  /* bit i: operand i is written by others, too */
   uint32_t num_operands; /* without the workspace */
   uint32_t reserved;
-  uint64_t identity;  /* hash of the description */
-  uint64_t count;     /* as in the plan table */
+  uint64_t identity; /* hash of the description */
+  uint64_t count;    /* as in the plan table */
   uint64_t workspace_bytes;
   uint64_t operand_bytes[CONCORD_FUSED_MAX_OPERANDS]; /* 0: not looked at */
 } concord_fused_info;
@@ -116,14 +117,14 @@ int32_t concord_kernel_fused(const concord_kernel *kernel,
 
 typedef struct concord_fused_step {
   uint32_t struct_size;
-  uint32_t what;   /* CONCORD_STEP_* */
-  uint32_t me;     /* group rank of this member */
+  uint32_t what; /* CONCORD_STEP_* */
+  uint32_t me;   /* group rank of this member */
   uint32_t owner;
   uint32_t part;
-  uint32_t stream; /* 1: store results past the caches */
-  void *const *pointers;       /* this member's operands */
-  void *const *const *peers;   /* peers[operand][member], for the shared and the
-                                  written ones; own pointers included */
+  uint32_t stream;           /* 1: store results past the caches */
+  void *const *pointers;     /* this member's operands */
+  void *const *const *peers; /* peers[operand][member], for the shared and the
+                                written ones; own pointers included */
   void *workspace;
 } concord_fused_step;
 

@@ -16,13 +16,16 @@
 |*    "mesh":[["tp",2]],                  // row-major, last fastest
 |*    "target_cpu":"x86-64-v4",           // concord_kernel_target() it needs
 |*    "digest":"<64 hex digits>",         // of the whole job's plan
-|*    "weights":"NAME.weights",           // relative to the artefact; "" if none
+|*    "weights":"NAME.weights",           // relative to the artefact; "" if
+none
 |*    "arena_bytes":N, "arena_align":64,
 |*    "inputs":[ENTRY...], "outputs":[ENTRY...],
 |*    "parameters":[{"section":"w#0","bytes":N,"hash":"<hex>"}...],
-|*    "kernels":N, "kernel_sizes":[[WORKSPACE,PACKED]...], // bytes, checked at load
+|*    "kernels":N, "kernel_sizes":[[WORKSPACE,PACKED]...], // bytes, checked at
+load
 |*    "gate":"check"|"hold",
-|*    "dims":[{"name":"seq","min":1,"max":512}...], // only with bounded dimensions
+|*    "dims":[{"name":"seq","min":1,"max":512}...], // only with bounded
+dimensions
 |*    "sizes":["1536*d0+4"...],           // likewise; EXTENTs for step's sizes
 |*    "assumes":["..."],
 |*    "programs":[PROGRAM...]}            // only where there are several
@@ -30,20 +33,23 @@
 |*         "shape":[1,128],               // global, the maximum where bounded
 |*         "dims":[["1","1"],["1","512"]] // min and max; only where bounded
 |*         "sharding":{"kind":"replicated"}
-|*                   |{"kind":"split","splits":[{"dim":0,"axis":"dp","outer":1}...]}
+|* |{"kind":"split","splits":[{"dim":0,"axis":"dp","outer":1}...]}
 |*                   |{"kind":"per_rank"},
 |*         "local_shape":[1,128],         // what one rank reads or writes
 |*         "extents":["1","d0"],          // EXTENTs; only where bounded
 |*         "local_extents":["1","d0"],    // likewise, of the local shape
-|*         "arena_offset":N|-1}           // where an I/O buffer may live in place
+|*         "arena_offset":N|-1}           // where an I/O buffer may live in
+place
 |* PROGRAM, in the plan's order: {"name":"stage0", "issuer":"", "ranks":[0,1],
 |*         "arena_bytes":N,               // of a rank that runs it
 |*         "inputs":[0], "outputs":[],    // numbers in the lists above, in the
 |*         "parameters":[0,1],            // order of the step's arguments
 |*         "kernels":[0,2]}               // lines that it calls
-|* Where there are several programs, an ENTRY has "ranks":[...], those that read or
+|* Where there are several programs, an ENTRY has "ranks":[...], those that read
+or
 |* write it, and the top "arena_bytes" is that of the largest.
-|* A split dimension of size n over an axis of size T, with `outer` = k, is viewed
+|* A split dimension of size n over an axis of size T, with `outer` = k, is
+viewed
 |* as [k, n/k]; the rank with coordinate c on the axis holds [:, c*n/k/T : ...].
 |* Splits apply in the order listed.
 |* EXTENT: a polynomial of the bounded dimensions d0, d1, ... in the order of
@@ -70,8 +76,8 @@ struct concord_context;
 /* A tensor as collectives see it: `outer` runs of `inner_bytes`, `stride_bytes`
  * apart. A gather along dimension d of [a, n, b] has outer = a, inner = n*b,
  * so that no operand is ever packed. For an operand of p chunks (the output of
- * all_gather, the input of reduce_scatter, both sides of all_to_all) it describes
- * chunk 0; chunk r begins r * inner_bytes further. */
+ * all_gather, the input of reduce_scatter, both sides of all_to_all) it
+ * describes chunk 0; chunk r begins r * inner_bytes further. */
 typedef struct concord_buffer {
   void *base;
   uint64_t outer;
@@ -79,10 +85,10 @@ typedef struct concord_buffer {
   uint64_t stride_bytes;
 } concord_buffer;
 
-/* Issue the operation at `site` of the program's plan table. Its buffers are the
- * inputs, then the outputs. Returns when the operation has been handed over; it
- * has completed when concord_site_wait returns. A site that the plan marks
- * synchronous has completed on return. 0 or an error code: generated code
+/* Issue the operation at `site` of the program's plan table. Its buffers are
+ * the inputs, then the outputs. Returns when the operation has been handed
+ * over; it has completed when concord_site_wait returns. A site that the plan
+ * marks synchronous has completed on return. 0 or an error code: generated code
  * returns from the step at once with that code. */
 int32_t concord_issue(struct concord_context *context, uint32_t site,
                       const concord_buffer *buffers, uint32_t num_buffers);
@@ -92,30 +98,30 @@ int32_t concord_site_wait(struct concord_context *context, uint32_t site);
 void concord_poll(struct concord_context *context);
 
 /* What a step is given. All of it is prepared before the first step. Where the
- * artefact has several programs, parameters, inputs and outputs are those of the
- * program that the rank runs. */
+ * artefact has several programs, parameters, inputs and outputs are those of
+ * the program that the rank runs. */
 typedef struct concord_step_args {
   uint32_t struct_size;
-  int32_t rank;                    /* world rank */
+  int32_t rank; /* world rank */
   struct concord_context *context;
-  char *arena;                     /* arena_bytes in the symmetric heap */
-  const void *const *parameters;   /* one per meta.parameters, 64-byte aligned */
-  void *const *inputs;             /* one per meta.inputs, dense, local shape */
-  void *const *outputs;            /* one per meta.outputs */
-  concord_kernel *const *kernels;  /* one per line of .concord.kernels; NULL for
-                                    * what only other programs call */
-  const int64_t *sizes;            /* one per meta.sizes, for what is bound */
+  char *arena;                    /* arena_bytes in the symmetric heap */
+  const void *const *parameters;  /* one per meta.parameters, 64-byte aligned */
+  void *const *inputs;            /* one per meta.inputs, dense, local shape */
+  void *const *outputs;           /* one per meta.outputs */
+  concord_kernel *const *kernels; /* one per line of .concord.kernels; NULL for
+                                   * what only other programs call */
+  const int64_t *sizes;           /* one per meta.sizes, for what is bound */
 } concord_step_args;
 
 typedef struct concord_program_desc {
   uint32_t struct_size;
-  uint32_t abi_version;            /* CONCORD_ARTEFACT_ABI_VERSION */
-  const char *meta;                /* NUL-terminated JSON, in .concord.meta */
-  const unsigned char *plan;       /* in .concord.plan */
+  uint32_t abi_version;      /* CONCORD_ARTEFACT_ABI_VERSION */
+  const char *meta;          /* NUL-terminated JSON, in .concord.meta */
+  const unsigned char *plan; /* in .concord.plan */
   uint64_t plan_bytes;
-  const char *kernels;             /* NUL-terminated, lines, in .concord.kernels */
+  const char *kernels; /* NUL-terminated, lines, in .concord.kernels */
   int32_t (*step)(const concord_step_args *args); /* of the first program */
-  uint64_t num_steps;              /* programs of the plan */
+  uint64_t num_steps;                             /* programs of the plan */
   int32_t (*const *steps)(const concord_step_args *args); /* one per program */
 } concord_program_desc;
 

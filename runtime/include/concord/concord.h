@@ -115,7 +115,7 @@ extern "C" {
     "A compute kernel returned an error, or differs from its description.",    \
     "The message has the kernel's own words.")                                 \
   X(PLAN, 24, "not what the plan says",                                        \
-    "An issue differs from the next one of its issuer in the loaded plan, or "  \
+    "An issue differs from the next one of its issuer in the loaded plan, or " \
     "is not in it.",                                                           \
     "The message has both; make the call as planned, or compile the plan "     \
     "again.")                                                                  \
@@ -494,7 +494,8 @@ typedef struct concord_program_info {
     "Start what was collected; wait for those that are on stream NULL.")       \
   X("stream", int32_t, concord_device_synchronize,                             \
     (concord_context * context),                                               \
-    "Wait until all that this rank has issued, on every stream and from every " \
+    "Wait until all that this rank has issued, on every stream and from "      \
+    "every "                                                                   \
     "thread, has completed.")                                                  \
   X("engine", void, concord_poll, (struct concord_context * context),          \
     "Let the engine make progress; called at tile boundaries. Never blocks.")
@@ -657,10 +658,10 @@ typedef struct concord_program_info {
   X("program", int32_t, concord_program_bind_shape,                            \
     (concord_program * program, uint32_t index, const int64_t *shape,          \
      uint32_t rank),                                                           \
-    "The global shape of an input for the steps to come, where a dimension is "\
+    "The global shape of an input for the steps to come, where a dimension "   \
+    "is "                                                                      \
     "bounded; the same on all ranks. Inputs that are not given follow.")       \
-  X("program", int32_t, concord_program_prepare,                               \
-    (concord_program * program),                                               \
+  X("program", int32_t, concord_program_prepare, (concord_program * program),  \
     "Make what follows from the shapes that were bound: kernels, and the "     \
     "shapes that concord_program_input and _output then tell. May allocate; "  \
     "a step after other shapes does it itself if this was not called.")        \

@@ -79,7 +79,8 @@ struct Block {
   uint64_t gateMode;  ///< concord_gate_mode
   uint64_t round;     ///< of the gate, where a plan orders it
   uint64_t turn;      ///< within the round; ~0: no order
-  uint64_t stoodStill; ///< in a file: ns for which nothing had moved; 0: not known
+  uint64_t
+      stoodStill; ///< in a file: ns for which nothing had moved; 0: not known
   uint64_t spare[5];
   Domain domains[kDomains];
   Thread threads[kThreads];

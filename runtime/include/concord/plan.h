@@ -30,15 +30,27 @@ namespace concord::plan {
 constexpr uint32_t kVersion = 2;
 
 enum class Kind : uint8_t {
-  AllReduce = 1, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, Gather,
-  Scatter, Permute, Send, Recv, Barrier, Group, RoundDecision,
+  AllReduce = 1,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Reduce,
+  Gather,
+  Scatter,
+  Permute,
+  Send,
+  Recv,
+  Barrier,
+  Group,
+  RoundDecision,
 };
 enum class Reduction : uint8_t { None, Sum, Prod, Min, Max, Avg, And, Or };
 
 /// A communication domain: a partition of world ranks into groups, in order.
 struct Domain {
   std::string name;
-  int32_t priority = 0; ///< higher goes first
+  int32_t priority = 0;                     ///< higher goes first
   std::vector<std::vector<int32_t>> groups; ///< world ranks
 };
 
@@ -55,42 +67,44 @@ struct Issue {
   Kind kind;
   Reduction reduction = Reduction::None;
   DType dtype = DType::Invalid;
-  bool synchronous = true;   ///< completed when concord_issue returns
-  bool optional = false;     ///< in an optional slot of its round
-  uint32_t slot = 0;         ///< of an optional one: its bit in the round's
-                             ///< decision, below 64; one slot may have several issues
-  uint32_t domain = 0;       ///< index into Plan::domains
-  uint32_t lane = 0;         ///< stream within the program
-  int32_t root = -1;         ///< group rank, for rooted kinds
-  uint64_t count = 0;        ///< elements of the logical array per rank: the input
-                             ///< of all_reduce, one chunk of all_gather (input),
-                             ///< reduce_scatter (output) and all_to_all
-  std::vector<uint64_t> sendCounts, recvCounts; ///< uneven all_to_all, in elements
-  std::vector<std::array<int32_t, 2>> pairs; ///< permute, send, recv: group ranks
+  bool synchronous = true; ///< completed when concord_issue returns
+  bool optional = false;   ///< in an optional slot of its round
+  uint32_t slot = 0;       ///< of an optional one: its bit in the round's
+                     ///< decision, below 64; one slot may have several issues
+  uint32_t domain = 0; ///< index into Plan::domains
+  uint32_t lane = 0;   ///< stream within the program
+  int32_t root = -1;   ///< group rank, for rooted kinds
+  uint64_t count = 0;  ///< elements of the logical array per rank: the input
+                       ///< of all_reduce, one chunk of all_gather (input),
+                       ///< reduce_scatter (output) and all_to_all
+  std::vector<uint64_t> sendCounts,
+      recvCounts; ///< uneven all_to_all, in elements
+  std::vector<std::array<int32_t, 2>>
+      pairs;                     ///< permute, send, recv: group ranks
   std::vector<uint32_t> waits;   ///< events waited for before the start
   std::vector<uint32_t> records; ///< events recorded at completion
   std::vector<uint32_t> members; ///< sites inside a Group
   std::vector<Buffer> buffers;   ///< inputs, then outputs
   std::string location;          ///< the model's own node name, or file:line
   std::string fused;             ///< description of the kernel that this is one
-                                 ///< with (kernel.h), whose operands the buffers
-                                 ///< are then; "" for a plain operation
+                     ///< with (kernel.h), whose operands the buffers
+                     ///< are then; "" for a plain operation
 };
 
 /// The order of issues in a program.
 struct Node {
   enum class Type : uint8_t { Seq, Loop, Branch, Issue, Wait, Compute } type;
-  uint64_t tripCount = 0;      ///< Loop; 0 = not known at compile time
-  uint32_t site = 0;           ///< Issue and Wait
-  double seconds = 0;          ///< Compute: predicted
+  uint64_t tripCount = 0;       ///< Loop; 0 = not known at compile time
+  uint32_t site = 0;            ///< Issue and Wait
+  double seconds = 0;           ///< Compute: predicted
   std::vector<Node> children{}; ///< Seq, Loop, Branch (one per arm)
 };
 
 /// What one set of ranks runs.
 struct Program {
   std::string name;
-  std::string issuer;          ///< "" for the only issuer
-  std::vector<int32_t> ranks;  ///< world ranks that run it
+  std::string issuer;         ///< "" for the only issuer
+  std::vector<int32_t> ranks; ///< world ranks that run it
   std::vector<Issue> issues;
   Node body{Node::Type::Seq};
 };

@@ -116,17 +116,20 @@ TEST(HloReader, ReadsShapes) {
 TEST(HloReader, ReadsOperandsWithAndWithoutTheirTypes) {
   Module module = parse(kTraining, "t.hlo");
   EXPECT_EQ(named(module, "init").operands.size(), 2u);
-  Module plain = parse(inEntry("  a = f32[2]{0} parameter(0)\n"
-                               "  b = (f32[2]{0}, f32[2]{0}) tuple(a, f32[2]{0} a)\n"
-                               "  ROOT c = (f32[2]{0}, f32[2]{0}) copy((f32[2]{0}, f32[2]{0}) b)\n"),
-                       "t.hlo");
+  Module plain = parse(
+      inEntry(
+          "  a = f32[2]{0} parameter(0)\n"
+          "  b = (f32[2]{0}, f32[2]{0}) tuple(a, f32[2]{0} a)\n"
+          "  ROOT c = (f32[2]{0}, f32[2]{0}) copy((f32[2]{0}, f32[2]{0}) b)\n"),
+      "t.hlo");
   EXPECT_THAT(named(plain, "b").operands, ElementsAre(0, 0));
   EXPECT_THAT(named(plain, "c").operands, ElementsAre(1));
 }
 
 TEST(HloReader, KeepsAttributesAsWritten) {
   Module module = parse(kTraining, "t.hlo");
-  EXPECT_EQ(named(module, "p").attribute("metadata"), R"({op_name="x, \"y\" }"})");
+  EXPECT_EQ(named(module, "p").attribute("metadata"),
+            R"({op_name="x, \"y\" }"})");
   EXPECT_EQ(named(module, "ar").attribute("replica_groups"), "[2,4]<=[8]");
   EXPECT_EQ(named(module, "dyn").attribute("custom_call_target"),
             "\"Pad, (not) {closed\"");
@@ -138,7 +141,8 @@ TEST(HloReader, ResolvesCalls) {
   EXPECT_THAT(named(module, "loop").called, ElementsAre(2, 1));
   EXPECT_THAT(named(module, "ar").called, ElementsAre(0));
   Module branches = parse(
-      "HloModule m\n\nx { ROOT a = f32[] parameter(0)\n}\ny { ROOT a = f32[] parameter(0)\n}\n"
+      "HloModule m\n\nx { ROOT a = f32[] parameter(0)\n}\ny { ROOT a = f32[] "
+      "parameter(0)\n}\n"
       "ENTRY e {\n i = s32[] parameter(0)\n f = f32[] parameter(1)\n"
       " ROOT c = f32[] conditional(i, f, f), branch_computations={%x, %y}\n}\n",
       "t.hlo");
@@ -150,12 +154,15 @@ TEST(HloReader, GroupsExplicitAndIota) {
   EXPECT_EQ(parseGroups("{{0,1},{2,3}}"), (V{{0, 1}, {2, 3}}));
   EXPECT_EQ(parseGroups("{}"), V{});
   EXPECT_EQ(parseGroups("[2,4]<=[8]"), (V{{0, 1, 2, 3}, {4, 5, 6, 7}}));
-  EXPECT_EQ(parseGroups("[4,2]<=[2,4]T(1,0)"), (V{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
-  EXPECT_EQ(parseGroups("[2,4]<=[2,2,2]T(1,0,2)"), (V{{0, 1, 4, 5}, {2, 3, 6, 7}}));
+  EXPECT_EQ(parseGroups("[4,2]<=[2,4]T(1,0)"),
+            (V{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+  EXPECT_EQ(parseGroups("[2,4]<=[2,2,2]T(1,0,2)"),
+            (V{{0, 1, 4, 5}, {2, 3, 6, 7}}));
   for (const char *bad :
-       {"", "{", "{{0,1}", "{{0 1}}", "[2,4]", "[2,4]<=[7]", "[2,4]<=[2,4]T(0,0)",
-        "[2,4]<=[2,4]T(0,2)", "[2,4]<=[8]x", "[8]<=[8]", "[0,4]<=[0]", "{{0}}x",
-        "[1048576,1048576]<=[1048576,1048576]", "{{99999999999999999999}}"})
+       {"", "{", "{{0,1}", "{{0 1}}", "[2,4]", "[2,4]<=[7]",
+        "[2,4]<=[2,4]T(0,0)", "[2,4]<=[2,4]T(0,2)", "[2,4]<=[8]x", "[8]<=[8]",
+        "[0,4]<=[0]", "{{0}}x", "[1048576,1048576]<=[1048576,1048576]",
+        "{{99999999999999999999}}"})
     EXPECT_THROW(parseGroups(bad), Error) << bad;
 }
 
@@ -173,11 +180,12 @@ TEST(HloReader, Costs) {
       EXPECT_EQ(cost.flops, 0u);
     }
   }
-  Module fused = parse("HloModule m\n\nf { a = f32[8] parameter(0)\n b = f32[8] add(a, a)\n"
-                       " ROOT c = f32[8] multiply(b, a)\n}\n"
-                       "ENTRY e { x = f32[8] parameter(0)\n"
-                       " ROOT y = f32[8] fusion(x), kind=kLoop, calls=f\n}\n",
-                       "t.hlo");
+  Module fused = parse(
+      "HloModule m\n\nf { a = f32[8] parameter(0)\n b = f32[8] add(a, a)\n"
+      " ROOT c = f32[8] multiply(b, a)\n}\n"
+      "ENTRY e { x = f32[8] parameter(0)\n"
+      " ROOT y = f32[8] fusion(x), kind=kLoop, calls=f\n}\n",
+      "t.hlo");
   EXPECT_EQ(costOf(fused, 1, 1).flops, 16u);
   EXPECT_EQ(costOf(fused, 1, 1).bytesRead, 32u);
 }
@@ -192,14 +200,15 @@ TEST(HloReader, AddsControlEdgesAndNothingElse) {
         return i;
     return kNone;
   };
-  std::string text = addControlEdges(
-      module, {{3, indexOf("loop"), indexOf("ags")},
-               {3, indexOf("loop"), indexOf("agd")},
-               {3, indexOf("zero"), indexOf("agd")}});
+  std::string text =
+      addControlEdges(module, {{3, indexOf("loop"), indexOf("ags")},
+                               {3, indexOf("loop"), indexOf("agd")},
+                               {3, indexOf("zero"), indexOf("agd")}});
   Module again = parse(text, "t.hlo");
   EXPECT_EQ(named(again, "ags").attribute("control-predecessors"), "{%loop}");
   // An entry that is there already is kept and not repeated.
-  EXPECT_EQ(named(again, "agd").attribute("control-predecessors"), "{%zero, %loop}");
+  EXPECT_EQ(named(again, "agd").attribute("control-predecessors"),
+            "{%zero, %loop}");
   std::string without = text;
   for (const std::string added : {", control-predecessors={%loop}", ", %loop"})
     without.erase(without.find(added), added.size());
@@ -207,36 +216,43 @@ TEST(HloReader, AddsControlEdgesAndNothingElse) {
 }
 
 TEST(HloReader, ErrorsSayWhere) {
-  EXPECT_THAT(messageOf("module x"), HasSubstr("t.hlo:1:1: expected 'HloModule'"));
+  EXPECT_THAT(messageOf("module x"),
+              HasSubstr("t.hlo:1:1: expected 'HloModule'"));
   EXPECT_THAT(messageOf(inEntry("  a = f32[2] add(b, b)\n")),
               HasSubstr("t.hlo:4:18: operand 'b' is not defined"));
   EXPECT_THAT(messageOf(inEntry("  a = g32[2] add()\n")),
               HasSubstr("t.hlo:4:7: expected a shape"));
-  EXPECT_THAT(messageOf(inEntry("  a = f32[] parameter(0)\n  a = f32[] parameter(1)\n")),
+  EXPECT_THAT(messageOf(inEntry(
+                  "  a = f32[] parameter(0)\n  a = f32[] parameter(1)\n")),
               HasSubstr("t.hlo:5:3: 'a' is defined twice"));
   EXPECT_THAT(messageOf(inEntry("  a = f32[] parameter(1)\n")),
               HasSubstr("lacks parameter 0"));
-  EXPECT_THAT(messageOf(inEntry("  a = f32[] constant(1)\n  b = f32[] copy(a), to_apply=%q\n")),
-              HasSubstr("computation 'q' is not defined"));
+  EXPECT_THAT(
+      messageOf(inEntry(
+          "  a = f32[] constant(1)\n  b = f32[] copy(a), to_apply=%q\n")),
+      HasSubstr("computation 'q' is not defined"));
   EXPECT_THAT(messageOf(inEntry("  a = f32[] constant(1), x={[1}\n")),
               HasSubstr("unexpected '}'"));
   EXPECT_THAT(messageOf(inEntry("  a = f32[] constant(1), x=\"open\n")),
               HasSubstr("string does not end"));
   EXPECT_THAT(messageOf(inEntry("  a = f32[] constant(1) /* open\n")),
               HasSubstr("comment does not end"));
-  EXPECT_THAT(messageOf("HloModule m, num_partitions=0\n"), HasSubstr("must be from 1"));
+  EXPECT_THAT(messageOf("HloModule m, num_partitions=0\n"),
+              HasSubstr("must be from 1"));
   EXPECT_THAT(messageOf("HloModule m\n"), HasSubstr("no ENTRY"));
   EXPECT_THAT(messageOf(inEntry("  a = " + std::string(100000, '(') + "\n")),
               HasSubstr("nested deeper"));
-  EXPECT_THAT(messageOf(inEntry("  a = f32[99999999999999999999] constant(0)\n")),
-              HasSubstr("too large"));
+  EXPECT_THAT(
+      messageOf(inEntry("  a = f32[99999999999999999999] constant(0)\n")),
+      HasSubstr("too large"));
 }
 
 TEST(HloReader, TablesOfStackFramesAreSkipped) {
-  Module module = parse("HloModule m\n\nFileNames\n1 \"a.py\"\n\nStackFrames\n"
-                        "1 {file_location_id=1 parent_frame_id=1}\n\n"
-                        "ENTRY e {\n ROOT a = f32[] parameter(0)\n}, execution_thread=\"main\"\n",
-                        "t.hlo");
+  Module module = parse(
+      "HloModule m\n\nFileNames\n1 \"a.py\"\n\nStackFrames\n"
+      "1 {file_location_id=1 parent_frame_id=1}\n\n"
+      "ENTRY e {\n ROOT a = f32[] parameter(0)\n}, execution_thread=\"main\"\n",
+      "t.hlo");
   EXPECT_EQ(module.computations.size(), 1u);
 }
 
@@ -279,7 +295,8 @@ TEST(HloReader, SurvivesMutations) {
     try {
       Module module = parse(text, "t.hlo");
       for (uint32_t c = 0; c < module.computations.size(); ++c)
-        for (uint32_t i = 0; i < module.computations[c].instructions.size(); ++i)
+        for (uint32_t i = 0; i < module.computations[c].instructions.size();
+             ++i)
           (void)costOf(module, c, i);
       ++accepted;
     } catch (const Error &) {

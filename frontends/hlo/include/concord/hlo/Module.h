@@ -7,8 +7,8 @@
 //
 // What the HLO reader returns: computations, instructions and their operands as
 // indices; attributes stay text. All string views point into `Module::text` or
-// `Module::derived`, which the module owns, so a module may be moved but its text
-// never changes.
+// `Module::derived`, which the module owns, so a module may be moved but its
+// text never changes.
 //
 // The functions are pure; they throw hlo::Error, whose message begins with
 // `name:line:column:`, on anything that is not well-formed HLO text. Time and
@@ -68,7 +68,8 @@ struct Instruction {
   std::vector<Attribute> attributes;
   /// Computations named by `to_apply`, `calls`, `body`, ... in textual order.
   std::vector<uint32_t> called;
-  std::string_view payload; ///< what a constant's or parameter's parentheses hold
+  std::string_view
+      payload; ///< what a constant's or parameter's parentheses hold
   uint32_t begin = 0, end = 0; ///< bytes in the text, for textual edits
   bool root = false;
 
