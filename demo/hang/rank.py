@@ -95,7 +95,7 @@ def main():
     library, steps = ctypes.CDLL(sys.argv[1]), int(sys.argv[2])
     plan = sys.argv[3] if len(sys.argv) > 3 else None
     library.serving_start.restype = ctypes.c_void_p
-    library.serving_start.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] * 3
+    library.serving_start.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] * 4
     library.serving_words.restype = ctypes.c_char_p
     for name in ("serving_step", "serving_finish", "serving_words"):
         getattr(library, name).argtypes = [ctypes.c_void_p]
@@ -108,7 +108,7 @@ def main():
         context.load_plan(plan)
     slow = SLOW_FROM if context.rank == 14 and not plan else -1
     serving = library.serving_start(context.handle, control.handle,
-                                    domain1.handle, steps, bool(plan), slow)
+                                    domain1.handle, steps, bool(plan), slow, 0)
     placement = Placement(context, domain2)
     status, words = 0, ""
     try:

@@ -50,9 +50,9 @@ struct Task {
 class Serving {
 public:
   Serving(concord_context *context, concord_comm *control, concord_comm *domain,
-          int steps, bool rounds, int slowFrom)
+          int steps, bool rounds, int slowFrom, int pace)
       : context(context), control(control), domain(domain), steps(steps),
-        rounds(rounds), slowFrom(slowFrom), workspace(context) {}
+        rounds(rounds), slowFrom(slowFrom), pace(pace), workspace(context) {}
 
   bool prepare();
   void start() {
@@ -78,6 +78,7 @@ private:
   int steps;
   bool rounds;  ///< a decision of the round comes first
   int slowFrom; ///< the launching thread is behind from this step on; -1: never
+  int pace;     ///< microseconds that a step takes at least
   Workspace workspace;
   concord_stream *stream = nullptr;
   float *in = nullptr, *out = nullptr;
@@ -154,6 +155,8 @@ void Serving::launchTasks() {
 int32_t Serving::launch(const Task &task) {
   begun.store(task.step);
   // On some ranks the queue is longer than on others.
+  if (pace > 0)
+    std::this_thread::sleep_for(std::chrono::microseconds(pace));
   if (slowFrom >= 0 && task.step >= slowFrom)
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
   if (rounds) {
@@ -200,9 +203,9 @@ extern "C" {
 __attribute__((visibility("default"))) void *
 serving_start(concord_context *context, concord_comm *control,
               concord_comm *domain, int32_t steps, int32_t rounds,
-              int32_t slowFrom) {
+              int32_t slowFrom, int32_t pace) {
   auto *serving =
-      new Serving(context, control, domain, steps, rounds != 0, slowFrom);
+      new Serving(context, control, domain, steps, rounds != 0, slowFrom, pace);
   if (serving->prepare())
     serving->start();
   return serving;

@@ -23,7 +23,7 @@ import concord
 
 LIBRARY, PLAN, STEPS, HOW = ctypes.CDLL(sys.argv[1]), *sys.argv[2:5]
 LIBRARY.serving_start.restype = ctypes.c_void_p
-LIBRARY.serving_start.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] * 3
+LIBRARY.serving_start.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] * 4
 LIBRARY.serving_words.restype = ctypes.c_char_p
 for name in ("serving_step", "serving_finish", "serving_words"):
     getattr(LIBRARY, name).argtypes = [ctypes.c_void_p]
@@ -35,7 +35,7 @@ domain2 = context.communicator("domain2", priority=-1)
 context.load_plan(PLAN)
 steps = int(STEPS)
 serving = LIBRARY.serving_start(context.handle, control.handle, domain1.handle,
-                                steps, 1, -1)
+                                steps, 1, -1, 300)  # a step takes 0.3 ms at least
 moves, errors = 0, []
 
 
