@@ -56,6 +56,7 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     IRRewriter rewriter(&getContext());
     (void)runRegionDCE(rewriter, function->getRegions());
 
+    prepareProjections(function, options);
     partition::BoundProblem bound;
     if (failed(bindProblem(function, options, bound)))
       return failure();

@@ -102,6 +102,11 @@ Value Applier::slice(Location loc, Value whole, DimRef dim) {
   SmallVector<int64_t> shape(type.getShape());
   int64_t at = dim.dim;
   Value source = whole;
+  // A slice of nothing is out of its bounds wherever it begins.
+  if (type.getNumElements() == 0) {
+    shape[at] /= options.size;
+    return empty(loc, RankedTensorType::get(shape, type.getElementType()));
+  }
   if (dim.outer != 1) {
     shape = unrolled(shape, dim);
     source = lowering::reshape(builder, loc, whole, shape);

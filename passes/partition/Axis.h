@@ -31,6 +31,13 @@ struct BoundProblem {
   mlir::SmallVector<mlir::Operation *> ops; ///< by op number
 };
 
+/// Puts what cuts fused projections (queries, keys and values in one matrix)
+/// into a form that can be split: Slices become Splits, and where the parts
+/// differ in size, columns of parameters are reordered. Computes the same
+/// values.
+void prepareProjections(mlir::func::FuncOp function,
+                        const AxisOptions &options);
+
 /// Reads rules, shapes and costs from the function's operations. Emits a
 /// diagnostic when a data-parallel axis does not divide the batch.
 mlir::LogicalResult bindProblem(mlir::func::FuncOp function,
