@@ -37,23 +37,38 @@ struct Cut {
 class Tracer {
 public:
   explicit Tracer(const Problem &problem)
-      : problem(problem), producer(problem.tensors.size(), -1) {
-    for (size_t op = 0; op < problem.ops.size(); ++op)
+      : problem(problem), producer(problem.tensors.size(), -1),
+        users(problem.tensors.size()) {
+    for (size_t op = 0; op < problem.ops.size(); ++op) {
       for (int32_t tensor : problem.ops[op].results)
         if (tensor >= 0)
           producer[tensor] = static_cast<int32_t>(op);
+      for (size_t k = 0; k < problem.ops[op].operands.size(); ++k)
+        if (int32_t tensor = problem.ops[op].operands[k]; tensor >= 0)
+          users[tensor].emplace_back(op, k);
+    }
   }
 
-  /// Whether a dimension runs over a dimension of a matrix weight, seen through
-  /// the ops that keep it.
-  bool fromWeight(int32_t tensor, int32_t dim) {
-    std::set<std::pair<int32_t, int32_t>> seen;
-    std::vector<std::pair<int32_t, int32_t>> work{{tensor, dim}};
+  /// A part of a dimension: `size` blocks, repeated in each of `outer` blocks.
+  struct Part {
+    int32_t tensor;
+    int32_t dim;
+    int64_t outer, size;
+    auto operator<=>(const Part &) const = default;
+  };
+
+  /// Whether a part of a dimension runs over a dimension of a matrix weight,
+  /// seen through the ops that keep it. Of a dimension that a reshape made of
+  /// batch and heads, only the part that holds the heads does.
+  bool fromWeight(Part start) {
+    std::set<Part> seen;
+    std::vector<Part> work{start};
     while (!work.empty()) {
-      auto [t, d] = work.back();
+      Part part = work.back();
       work.pop_back();
-      if (!seen.insert({t, d}).second)
+      if (!seen.insert(part).second)
         continue;
+      const int32_t t = part.tensor;
       const TensorInfo &info = problem.tensors[t];
       if (detail::isMatrix(problem, info))
         return true;
@@ -61,12 +76,61 @@ public:
         continue;
       const OpInfo &op = problem.ops[producer[t]];
       for (const Factor &factor : op.rule.factors) {
-        bool carries = false;
-        for (size_t k = 0; k < op.results.size(); ++k)
-          carries |= op.results[k] == t && factor.results[k].dim == d;
-        for (size_t k = 0; carries && k < op.operands.size(); ++k)
+        // What the factor and the part have in common, counted in blocks from
+        // the outside.
+        int64_t begin = 0, end = 0, origin = 0;
+        for (size_t k = 0; k < op.results.size(); ++k) {
+          const DimRef &ref = factor.results[k];
+          if (op.results[k] != t || ref.dim != part.dim)
+            continue;
+          begin = std::max(ref.outer, part.outer);
+          end = std::min(ref.outer * factor.size, part.outer * part.size);
+          origin = ref.outer;
+        }
+        if (begin >= end)
+          continue;
+        for (size_t k = 0; k < op.operands.size(); ++k)
           if (op.operands[k] >= 0 && factor.operands[k].dim >= 0)
-            work.emplace_back(op.operands[k], factor.operands[k].dim);
+            work.push_back({op.operands[k], factor.operands[k].dim,
+                            factor.operands[k].outer * begin / origin,
+                            std::max<int64_t>(end / begin, 2)});
+      }
+    }
+    return false;
+  }
+
+  /// Whether some of the blocks that a factor runs over are later picked out by
+  /// number, as q, k and v are from [3, heads * width]. Such blocks are no
+  /// heads.
+  bool pickedFrom(const OpInfo &op, const Factor &factor) {
+    std::set<Part> seen;
+    std::vector<Part> work;
+    auto follow = [&](const OpInfo &info, const Factor &by) {
+      for (size_t k = 0; k < info.results.size(); ++k)
+        if (info.results[k] >= 0 && by.results[k].dim >= 0)
+          work.push_back({info.results[k], by.results[k].dim,
+                          by.results[k].outer, by.size});
+    };
+    follow(op, factor);
+    while (!work.empty()) {
+      Part part = work.back();
+      work.pop_back();
+      if (!seen.insert(part).second)
+        continue;
+      for (auto [user, k] : users[part.tensor]) {
+        const OpInfo &info = problem.ops[user];
+        bool kept = false;
+        for (const Factor &next : info.rule.factors) {
+          const DimRef &ref = next.operands[k];
+          if (next.lookup || ref.dim != part.dim ||
+              std::max(ref.outer, part.outer) >=
+                  std::min(ref.outer * next.size, part.outer * part.size))
+            continue;
+          kept = true;
+          follow(info, next);
+        }
+        if (!kept && !info.rule.factors.empty() && shrinks(info, k))
+          return true;
       }
     }
     return false;
@@ -81,15 +145,21 @@ public:
         if (tensor < 0 || problem.tensors[tensor].kind != TensorKind::Value)
           continue;
         std::map<int32_t, std::vector<int64_t>> blocks;
+        std::map<int32_t, bool> ofWeight;
         for (const Factor &factor : info.rule.factors) {
           DimRef ref = factor.operands[k];
           if (ref.dim < 0 || factor.size < 2)
             continue;
-          if (ref.outer * factor.size < problem.tensors[tensor].shape[ref.dim])
-            blocks[ref.dim].push_back(factor.size);
+          if (ref.outer * factor.size >= problem.tensors[tensor].shape[ref.dim])
+            continue;
+          blocks[ref.dim].push_back(factor.size);
+          ofWeight[ref.dim] =
+              ofWeight[ref.dim] ||
+              (fromWeight({tensor, ref.dim, ref.outer, factor.size}) &&
+               !pickedFrom(info, factor));
         }
         for (auto &[dim, sizes] : blocks) {
-          if (!fromWeight(tensor, dim))
+          if (!ofWeight[dim])
             continue;
           std::ranges::sort(sizes);
           sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -101,8 +171,21 @@ public:
   }
 
 private:
+  bool shrinks(const OpInfo &op, size_t operand) const {
+    const auto count = [&](int32_t tensor) {
+      int64_t product = 1;
+      for (int64_t extent : problem.tensors[tensor].shape)
+        product *= extent;
+      return product;
+    };
+    return std::ranges::all_of(op.results, [&](int32_t result) {
+      return result < 0 || count(result) < count(op.operands[operand]);
+    });
+  }
+
   const Problem &problem;
   std::vector<int32_t> producer;
+  std::vector<std::vector<std::pair<size_t, size_t>>> users;
 };
 
 bool dividesOne(int64_t ranks, const std::vector<int64_t> &sizes) {

@@ -20,6 +20,7 @@
 #include "comm/Comm.h"
 #include "common/Artefact.h"
 #include "common/Family.h"
+#include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
 #include "concord/stablehlo/Reader.h"
 #include "import/HloImport.h"
@@ -131,6 +132,45 @@ Format sniff(StringRef data) {
 LogicalResult fail(const llvm::Twine &message) {
   llvm::errs() << "comm-opt: error: " << message << "\n";
   return failure();
+}
+
+/// Whether a location leads to a place in a text.
+bool inText(Location loc) {
+  bool found = false;
+  loc->walk([&](Location inner) {
+    found |= isa<FileLineColLoc>(inner);
+    return found ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return found;
+}
+
+/// What concerns a node of a model is said in the words of the model: file and
+/// node, as the reader's own errors do. A place in a text is left to MLIR's
+/// handler, which shows the line.
+LogicalResult sayOfModel(Diagnostic &diagnostic) {
+  if (inText(diagnostic.getLocation()))
+    return failure();
+  auto say = [](Diagnostic &part) {
+    // The operation as MLIR prints it is no part of the model.
+    if (part.str().find("see current operation") != std::string::npos)
+      return;
+    static constexpr StringLiteral kinds[] = {"note", "warning", "error",
+                                              "remark"};
+    llvm::errs() << "comm-opt: " << kinds[static_cast<int>(part.getSeverity())]
+                 << ": "
+                 << (inputFile == "-" ? "<stdin>" : inputFile.getValue())
+                 << ": ";
+    if (StringRef node = nodeName(part.getLocation()); !node.empty())
+      llvm::errs() << "node '" << node << "': ";
+    llvm::errs() << part.str() << "\n";
+  };
+  say(diagnostic);
+  for (Diagnostic &note : diagnostic.getNotes()) {
+    if (inText(note.getLocation()))
+      continue;
+    say(note);
+  }
+  return success();
 }
 
 /// The input, or one file per rank where its name holds `{rank}`.
@@ -571,6 +611,7 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   context.loadDialect<comm::CommDialect, onnxir::OnnxDialect>();
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context, llvm::errs());
+  ScopedDiagnosticHandler ofModel(&context, sayOfModel);
   // The passes' decisions come as remarks; everything else goes on.
   std::vector<Explanation> explanations;
   ScopedDiagnosticHandler decisions(&context, [&](Diagnostic &diagnostic) {

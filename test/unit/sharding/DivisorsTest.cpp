@@ -56,6 +56,40 @@ TEST(Divisors, FusedProjectionInThreePlusHeads) {
   }
 }
 
+/// Of batch and heads in one dimension, only the heads come from a weight.
+TEST(Divisors, BatchAndHeadsInOneDimension) {
+  for (int64_t ranks : {2, 4, 5}) {
+    Net net(ranks);
+    Id x = net.input({2, 16, 768});
+    Id k = net.matmul(x, net.weight({768, 768}));
+    k = net.transpose(net.reshape(k, {2, 16, 12, 64}), {0, 2, 1, 3});
+    k = net.transpose(net.reshape(k, {24, 16, 64}), {0, 2, 1});
+    net.output(net.reshape(k, {2, 12, 64, 16}));
+    auto refusal = checkMesh(net.problem);
+    EXPECT_EQ(refusal.has_value(), 12 % ranks != 0) << ranks;
+    if (refusal) {
+      EXPECT_EQ(refusal->size, 12);
+    }
+  }
+}
+
+/// [3, 768] is no cut into heads, since its 3 are told apart; what follows is.
+TEST(Divisors, PartsThatArePickedAreNoHeads) {
+  for (int64_t ranks : {2, 4, 5}) {
+    Net net(ranks);
+    Id x = net.input({1, 16, 768});
+    Id qkv = net.matmul(x, net.weight({768, 3 * 768}));
+    qkv = net.transpose(net.reshape(qkv, {1, 16, 3, 768}), {2, 0, 1, 3});
+    for (int i = 0; i < 3; ++i)
+      net.output(net.reshape(net.pick(qkv, 0), {1, 16, 12, 64}));
+    auto refusal = checkMesh(net.problem);
+    EXPECT_EQ(refusal.has_value(), 12 % ranks != 0) << ranks;
+    if (refusal) {
+      EXPECT_EQ(refusal->size, 12);
+    }
+  }
+}
+
 /// With grouped heads the key and value heads are the narrow place.
 TEST(Divisors, GroupedHeads) {
   Transformer t = base();
