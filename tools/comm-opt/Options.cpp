@@ -69,6 +69,14 @@ static bool parsePair(StringRef text, StringRef &key, StringRef &value) {
 
 static bool addAxis(Mesh &mesh, StringRef name, int64_t size,
                     std::string &error) {
+  // What is split along an axis follows from its name; a misspelt one must not
+  // be taken for one more way to split weights.
+  if (!llvm::is_contained({"dp", "tp", "ep", "pp"}, name)) {
+    error = "unknown mesh axis '" + name.str() +
+            "'; the axes are dp (batch), tp (weights), ep (experts) and pp "
+            "(stages)";
+    return false;
+  }
   for (auto &axis : mesh)
     if (axis.first == name) {
       error = "mesh axis '" + name.str() + "' is given twice";

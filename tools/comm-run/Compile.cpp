@@ -16,6 +16,7 @@
 #include "Shapes.h"
 #include "common/CpuClass.h"
 #include "common/Files.h"
+#include "concord/cost/Machine.h"
 #include "concord/plan.h"
 
 #include <algorithm>
@@ -332,6 +333,11 @@ std::string cacheKey(const std::string &program, int64_t ranks,
   key.add("runtime", identityOf(compiler.parent_path().parent_path() / "lib" /
                                 "libconcord.so"));
   key.add("cpu", cpuClass());
+  // Where no machine is named, the compiler's decisions follow this host's
+  // calibration; a new one must not meet programs of the old one.
+  if (fs::path calibration = cost::defaultCalibrationPath();
+      !calibration.empty() && fs::is_regular_file(calibration))
+    key.addContent(calibration);
   for (const std::string &argument : arguments) {
     key.add("argument", argument);
     // `--const x=FILE`, `--option=FILE`, `FILE`: what the file holds matters

@@ -14,6 +14,7 @@
 
 #include "common/Files.h"
 
+#include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -69,6 +70,22 @@ TEST_F(CompileTest, KeyCoversFilesThatOptionsName) {
   writeFile(dir / "c.pb", "2");
   EXPECT_NE(key("m.onnx", joined), first);
   EXPECT_NE(key("m.onnx", apart), second);
+}
+
+TEST_F(CompileTest, KeyCoversTheCalibration) {
+  const char *had = std::getenv("XDG_CACHE_HOME");
+  std::string before = had ? had : "";
+  ::setenv("XDG_CACHE_HOME", dir.c_str(), 1);
+  std::string without = key();
+  fs::create_directory(dir / "concord");
+  writeFile(dir / "concord" / "calibration.json", "one");
+  std::string first = key();
+  writeFile(dir / "concord" / "calibration.json", "another");
+  std::string second = key();
+  had ? ::setenv("XDG_CACHE_HOME", before.c_str(), 1)
+      : ::unsetenv("XDG_CACHE_HOME");
+  EXPECT_NE(first, without);
+  EXPECT_NE(second, first);
 }
 
 TEST_F(CompileTest, KeyCoversExternalData) {
