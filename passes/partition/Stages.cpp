@@ -71,6 +71,7 @@ private:
   void needs();
   void outputs();
   void schedule();
+  FailureOr<MicroSplit> ofStage(NamedAttrList &attrs, int64_t index);
   LogicalResult entry(BlockArgument argument);
   LogicalResult build(int32_t stage);
   bool isSource(Operation *op) const;
@@ -517,10 +518,10 @@ Value StageBuilder::materialise(Value value, int32_t micro) {
   return map.lookup(value);
 }
 
-/// Adds the argument for an input of the whole function.
-LogicalResult StageBuilder::entry(BlockArgument argument) {
-  unsigned index = argument.getArgNumber();
-  NamedAttrList attrs(whole.getArgAttrDict(index));
+/// Makes the attributes of the whole function's `index`th input or output those
+/// of a stage's; returns how micro-batches split it.
+FailureOr<MicroSplit> StageBuilder::ofStage(NamedAttrList &attrs,
+                                            int64_t index) {
   ArrayAttr rest;
   FailureOr<MicroSplit> split =
       withoutMicro(whole.getLoc(), attrs.get("comm.sharding"), rest);
@@ -533,6 +534,16 @@ LogicalResult StageBuilder::entry(BlockArgument argument) {
     attrs.erase("comm.global");
   if (options.stages > 1)
     attrs.set("comm.position", builder.getI64IntegerAttr(index));
+  return split;
+}
+
+/// Adds the argument for an input of the whole function.
+LogicalResult StageBuilder::entry(BlockArgument argument) {
+  unsigned index = argument.getArgNumber();
+  NamedAttrList attrs(whole.getArgAttrDict(index));
+  FailureOr<MicroSplit> split = ofStage(attrs, index);
+  if (failed(split))
+    return failure();
   (void)function.insertArgument(
       function.getNumArguments(), widened(argument.getType(), *split),
       attrs.getDictionary(builder.getContext()), argument.getLoc());
@@ -670,18 +681,9 @@ LogicalResult StageBuilder::build(int32_t stage) {
     if (outputStage[i] != stage)
       continue;
     NamedAttrList attrs(whole.getResultAttrDict(i));
-    ArrayAttr rest;
-    FailureOr<MicroSplit> split =
-        withoutMicro(whole.getLoc(), attrs.get("comm.sharding"), rest);
+    FailureOr<MicroSplit> split = ofStage(attrs, i);
     if (failed(split))
       return failure();
-    attrs.erase("comm.sharding");
-    if (rest)
-      attrs.set("comm.sharding", rest);
-    else
-      attrs.erase("comm.global");
-    if (options.stages > 1)
-      attrs.set("comm.position", builder.getI64IntegerAttr(i));
     Location loc = value.getLoc();
     SmallVector<Value> parts;
     for (int32_t micro = 0; micro < (split->split ? options.microBatches : 1);
