@@ -59,8 +59,10 @@ std::string findingText(const Finding &f, const std::string &indent) {
       out += "   (" + printable(e.from.loc.file) + ")";
     out += "\n";
   }
+  // Of what is never issued nothing leads back.
   if (f.kind != Finding::Kind::Missing && f.kind != Finding::Kind::Blocked &&
-      !f.chain.empty())
+      !f.chain.empty() &&
+      f.chain.back().reason != ChainEdge::Reason::NeverIssued)
     out += indent + "  and so back to 1: a cycle of " +
            std::to_string(f.chain.size()) + " waits\n";
   for (const std::string &d : f.details)

@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace concord::order::evidence {
 
@@ -130,7 +131,9 @@ private:
     }
     for (auto &[rank, list] : notIssued) {
       const HostWait *host = hostWait(rank);
-      if (!host || host->kind >= HostWait::Kind::Lock ||
+      // One that stands in a collective waits for what it has issued, which
+      // is told of the rank that holds that up.
+      if (!host || host->kind >= HostWait::Kind::HostCollective ||
           std::find(idle.begin(), idle.end(), rank) != idle.end())
         continue;
       if (!cycles.empty() && !cycles.front().uncertain &&
@@ -226,6 +229,8 @@ private:
       domains.insert(job.sequences[s].domain);
       transfersOnly = transfersOnly && job.sequences[s].transfer;
       const HostWait *host = hostWait(w->rank);
+      if (host && host->kind >= HostWait::Kind::Exception)
+        host = nullptr; // tells nothing of the device
       ChainEdge held;
       held.from = end(s, w->rank, w->from);
       held.to = end(w->to, w->rank, w->held);
@@ -237,7 +242,7 @@ private:
         held.reason = host ? Reason::HostSync : Reason::NotIssued;
         held.why = held.from.text + " is not issued: ";
         if (host) {
-          hostSync = true;
+          hostSync = hostSync || host->kind < HostWait::Kind::HostCollective;
           held.why += "the host of " + rankName(w->rank) + " is in " +
                       std::string(waitName(host->kind)) + " (" +
                       host->function +
@@ -248,8 +253,11 @@ private:
           held.why += rankName(w->rank) + " stands at " + held.to.text;
       }
       f.chain.push_back(std::move(held));
-      // A host seen to block between two issues is the decisive edge.
-      blame.push_back({!w->issued && host ? -1 : oddness(s, *w), w->rank});
+      // A host seen to block between two issues is the decisive edge; that it
+      // stands in a collective only says that it has come to this one.
+      bool decisive =
+          !w->issued && host && host->kind < HostWait::Kind::HostCollective;
+      blame.push_back({decisive ? -1 : oddness(s, *w), w->rank});
     }
     // Across members: `to` needs its next member.
     std::vector<ChainEdge> full;
@@ -281,7 +289,9 @@ private:
     // A rank that went past an instance which it usually issues first, and
     // whose host is not seen to wait: it left the instance out.
     for (auto &[s, w] : cycle) {
-      if (w->rank != f.culprits.front() || w->issued || hostWait(w->rank) ||
+      const HostWait *host = hostWait(w->rank);
+      if (w->rank != f.culprits.front() || w->issued ||
+          (host && host->kind < HostWait::Kind::HostCollective) ||
           blame.front().first != 0)
         continue;
       f.kind = Finding::Kind::Missing;
@@ -290,8 +300,9 @@ private:
                 instanceName(w->to, frontier[w->to]) + " without issuing " +
                 instanceName(s, frontier[s]) +
                 ", which it usually issues first";
-      f.cause = "a branch or early return on rank-local data (or another "
-                "issuer overtook it)";
+      f.cause = "a branch or early return on rank-local data, or this rank "
+                "issues the two in the other order (another issuer overtook "
+                "it)";
       f.cure = "make the call unconditional, and keep one order over all "
                "domains on every rank";
       return f;
@@ -334,9 +345,19 @@ private:
     for (uint32_t c : list)
       if (frontier[c] != kNoFrontier && issueCount(c) > issueCount(s))
         s = c;
-    const HostWait *host = hostWait(rank);
+    const HostWait *host = hostWait(rank), *standing = nullptr;
     bool hang = anyTimedOut || anyError || job.nothingMoves ||
-                (host && host->kind != HostWait::Kind::Running);
+                (host && host->kind < HostWait::Kind::Waiting);
+    if (host && host->kind >= HostWait::Kind::Waiting) {
+      standing = std::exchange(host, nullptr);
+      // It waits for something else, and a host that has come waits for it.
+      if (standing->kind == HostWait::Kind::Waiting)
+        for (Rank r : members[s])
+          if (const HostWait *other = r == rank ? nullptr : hostWait(r);
+              other && other->kind <= HostWait::Kind::HostCollective &&
+              issueAtFrontier(r, s))
+            hang = true;
+    }
     f.kind = hang ? Finding::Kind::Missing : Finding::Kind::Warning;
     auto l = v.last.find(s);
     int64_t last = l == v.last.end() ? -1 : l->second;
@@ -359,23 +380,38 @@ private:
         ", which is not issued; nothing else holds up " + rankName(rank);
     f.chain.push_back(std::move(e));
     if (host) {
-      f.id = host->kind == HostWait::Kind::Running ? "straggler" : "host-block";
+      bool threw = host->kind == HostWait::Kind::Exception;
+      f.id = "host-block";
       f.title = rankName(rank) + " has not issued " +
-                instanceName(s, frontier[s]) + ": its host is in " +
-                std::string(waitName(host->kind)) + " (" + host->function +
-                (host->via.empty() ? "" : ", called from " + host->via) + ")";
+                instanceName(s, frontier[s]) +
+                (threw ? ": it has thrown " : ": its host is in ") +
+                (threw ? "" : std::string(waitName(host->kind)) + " (") +
+                host->function +
+                (host->via.empty()
+                     ? ""
+                     : (threw ? " in " : ", called from ") + host->via) +
+                (threw ? "" : ")");
       f.details.push_back(host->file + ":" + std::to_string(host->line) + ": " +
                           host->function);
-      f.cause =
-          "the host thread of " + rankName(rank) + " does not get to the issue";
+      f.cause = threw ? "an exception on " + rankName(rank) +
+                            ": what comes after it is never issued"
+                      : "the host thread of " + rankName(rank) +
+                            " does not get to the issue";
     } else {
-      f.id = hang ? "missing-participant" : "late-participant";
+      f.id = hang       ? "missing-participant"
+             : standing ? "straggler"
+                        : "late-participant";
       f.title = rankName(rank) + " has not issued " +
                 instanceName(s, frontier[s]) + ", which " + rankList(waiting) +
                 (waiting.size() > 1 ? " wait" : " waits") + " for";
       f.cause = "a branch or early return on rank-local data, an exception, a "
                 "dead or slow process";
     }
+    if (standing)
+      f.details.push_back(
+          "its main thread stands in " + standing->function +
+          (standing->via.empty() ? "" : ", called from " + standing->via) +
+          " (" + standing->file + ":" + std::to_string(standing->line) + ")");
     if (last >= 0 && last < kAligned / 2)
       f.details.push_back(rankName(rank) + "'s last instance of " +
                           job.sequenceName(s) + " is #" + std::to_string(last));
@@ -388,9 +424,12 @@ private:
                                : " (" + job.strings[i.file] + " record " +
                                      std::to_string(i.line) + ")"));
     }
-    f.cure = host ? "take the wait out of the region between the issues"
-                  : "look at that rank's stack and log at this point; make the "
-                    "call unconditional";
+    f.cure = host && host->kind == HostWait::Kind::Exception
+                 ? "mend what it threw, and end the job when a rank throws"
+             : host
+                 ? "take the wait out of the region between the issues"
+                 : "look at that rank's stack and log at this point; make the "
+                   "call unconditional";
     f.culprits.push_back(rank);
     return f;
   }
@@ -480,6 +519,15 @@ private:
                             std::to_string(ranks.size()) +
                             " ranks): gather their dumps or logs as well");
     }
+    // Where the evidence does not tell members, a gap still tells of a rank.
+    std::vector<Rank> gaps;
+    if (views.size() > 1)
+      for (Rank r = 0; r < views.back().rank && gaps.size() < 64; ++r)
+        if (!viewOf.count(r) && !absent.count(r))
+          gaps.push_back(r);
+    if (!gaps.empty())
+      out.missing.push_back("no issue record of " + rankList(gaps) +
+                            ", by the numbers of the others");
     size_t truncated = 0;
     for (const View &v : views)
       truncated += v.evidence->truncatedStart;
@@ -494,11 +542,13 @@ private:
                             "domains, so instances "
                             "cannot be numbered: keep all rotated files");
     if (job.haveFlightRecorder)
-      out.missing.push_back("Flight Recorder dumps hold no streams, roots, "
-                            "reductions or host waits: "
-                            "differing roots cannot be seen; add stacks "
-                            "(py-spy dump --native, or "
-                            "pstack) taken while the job hangs");
+      out.missing.push_back(
+          std::string("Flight Recorder dumps hold no streams, roots, "
+                      "reductions or host waits: differing roots cannot be "
+                      "seen") +
+          (job.haveStacks ? ""
+                          : "; add stacks (py-spy dump --native, or pstack) "
+                            "taken while the job hangs"));
     if (job.haveHccl && !job.haveStacks)
       out.missing.push_back(
           "HCCL entry lines tell neither completion nor what the host waits "
@@ -515,6 +565,121 @@ private:
           "TORCH_NCCL_TRACE_BUFFER_SIZE with TORCH_NCCL_DUMP_ON_TIMEOUT=1");
   }
 };
+
+/// Ranks that have thrown, where no finding tells it already. What a library
+/// says of a peer that is gone is a consequence of what that peer has thrown.
+void exceptions(const Job &job, Diagnosis &out) {
+  auto consequence = [](const std::string &text) {
+    for (std::string_view part :
+         {"losed by peer", "onnection reset", "roken pipe", "imed out",
+          "imeout", "DistBackendError", "DistNetworkError", "remote worker",
+          "CONCORD_ERROR_PEER", "CONCORD_ERROR_ABORTED", "KeyboardInterrupt"})
+      if (text.find(part) != std::string::npos)
+        return true;
+    return false;
+  };
+  Finding f;
+  f.kind = Finding::Kind::Blocked;
+  f.id = "exception";
+  std::vector<Rank> after;
+  const HostWait *first = nullptr;
+  for (const auto &[rank, evidence] : job.ranks)
+    for (const HostWait &w : evidence.waits) {
+      if (w.kind != HostWait::Kind::Exception)
+        continue;
+      std::string text = rankName(rank) + " has thrown " + w.function +
+                         (w.via.empty() ? "" : " in " + w.via) + ", " + w.file +
+                         ":" + std::to_string(w.line);
+      if (!out.findings.empty()) {
+        if (out.warnings.size() < 24)
+          out.warnings.push_back(text);
+        continue;
+      }
+      bool root = !consequence(w.function);
+      auto &list = root ? f.culprits : after;
+      if (std::find(list.begin(), list.end(), rank) == list.end())
+        list.push_back(rank);
+      if (root && !first)
+        first = &w;
+      if (f.details.size() < 16)
+        f.details.insert(root ? f.details.begin() : f.details.end(), text);
+    }
+  if (f.details.empty())
+    return;
+  f.title =
+      f.culprits.empty()
+          ? rankList(after) + " have lost a peer, and no rank has left a reason"
+          : rankList(f.culprits) +
+                (f.culprits.size() > 1 ? " have thrown" : " has thrown") +
+                (f.culprits.size() > 1 ? "" : " " + first->function);
+  f.cause = f.culprits.empty()
+                ? "a rank that ended without a trace, or a link"
+                : "what comes after an exception is never issued; the other "
+                  "ranks wait for it or lose their peer";
+  f.cure = f.culprits.empty()
+               ? "get the output and exit status of the ranks that left none"
+               : "mend what it threw, and end the job when a rank throws";
+  f.culprits.insert(f.culprits.end(), after.begin(), after.end());
+  out.findings.push_back(std::move(f));
+}
+
+/// Without issue records: most ranks stand in one place, waiting for the
+/// others, and a few do not. Places are told apart by the function of the
+/// program, since ranks wait in one collective at different depths.
+void stacksAlone(const Job &job, Diagnosis &out) {
+  // What the main thread says of itself counts most: workers of a library may
+  // stand in parts of the same collective.
+  auto moreTelling = [](const HostWait &a, const HostWait &b) {
+    bool x = a.main && a.kind <= HostWait::Kind::HostCollective,
+         y = b.main && b.kind <= HostWait::Kind::HostCollective;
+    return x != y ? x : a.kind < b.kind;
+  };
+  std::map<std::string, std::vector<Rank>> camps;
+  std::map<Rank, const HostWait *> at;
+  for (const auto &[rank, evidence] : job.ranks) {
+    if (evidence.present)
+      return; // the order of issue tells more
+    if (evidence.waits.empty())
+      continue;
+    const HostWait &wait = *std::min_element(evidence.waits.begin(),
+                                             evidence.waits.end(), moreTelling);
+    at[rank] = &wait;
+    camps[std::string(waitName(wait.kind)) + " " +
+          (wait.via.empty() ? wait.function : wait.via)]
+        .push_back(rank);
+  }
+  const std::vector<Rank> *most = nullptr;
+  for (auto &[_, ranks] : camps)
+    if (!most || ranks.size() > most->size())
+      most = &ranks;
+  if (!most || most->size() * 2 <= at.size() || most->size() == at.size() ||
+      at.at(most->front())->kind > HostWait::Kind::HostCollective)
+    return;
+  Finding f;
+  f.kind = Finding::Kind::Missing;
+  f.id = "stands-elsewhere";
+  for (const auto &[rank, wait] : at)
+    if (std::find(most->begin(), most->end(), rank) == most->end())
+      f.culprits.push_back(rank);
+  auto text = [&](Rank rank) {
+    const HostWait &w = *at.at(rank);
+    return std::string(waitName(w.kind)) + " (" + w.function +
+           (w.via.empty() ? "" : ", called from " + w.via) + ")";
+  };
+  f.title = rankList(*most) + (most->size() > 1 ? " are in " : " is in ") +
+            text(most->front()) + "; " + rankList(f.culprits) +
+            (f.culprits.size() > 1 ? " are not" : " is not");
+  for (Rank rank : f.culprits)
+    if (f.details.size() < 16)
+      f.details.push_back(rankName(rank) + " is in " + text(rank) + ", " +
+                          at.at(rank)->file + ":" +
+                          std::to_string(at.at(rank)->line));
+  f.cause = "the others wait for what these ranks have not issued, or do not "
+            "wait for what these do";
+  f.cure = "look at what these ranks do there; record what is issued to know "
+           "which operation it is";
+  out.findings.push_back(std::move(f));
+}
 
 } // namespace
 
@@ -551,13 +716,16 @@ Diagnosis diagnose(const Job &job) {
     }
   if (shown > 8)
     out.warnings.push_back(std::to_string(shown - 8) + " more error lines");
+  if (out.findings.empty())
+    stacksAlone(job, out);
+  exceptions(job, out);
   for (const Finding &f : job.tableFindings)
     out.findings.push_back(f);
   // Hosts seen waiting, where no finding has told it.
   if (out.findings.empty())
     for (const auto &[rank, evidence] : job.ranks)
       for (const HostWait &w : evidence.waits)
-        if (out.warnings.size() < 24 && w.kind != HostWait::Kind::Lock)
+        if (out.warnings.size() < 24 && w.kind < HostWait::Kind::Lock)
           out.warnings.push_back("r" + std::to_string(rank) + ": host in " +
                                  std::string(waitName(w.kind)) + " (" +
                                  w.function + ", " + w.file + ":" +

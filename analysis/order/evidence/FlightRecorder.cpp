@@ -218,10 +218,20 @@ bool readFlightRecorder(std::string_view bytes, const std::string &path,
     std::string_view verb =
         colon == std::string_view::npos ? full : full.substr(colon + 1);
     auto known = domains.find(groupName);
-    uint32_t domain = known != domains.end()
-                          ? known->second
-                          : (domains[std::string(groupName)] =
-                                 job.domainId(std::string(groupName), {}));
+    if (known == domains.end()) {
+      // Gloo's pg_config is empty: the entry has the description, and who the
+      // members are is told by who uses it.
+      const Node *desc =
+          group && group->type == Document::Type::List && doc.first(group)
+              ? doc.next(doc.first(group))
+              : nullptr;
+      known = domains
+                  .emplace(std::string(groupName),
+                           job.domainId(std::string(groupName), {},
+                                        std::string(Document::string(desc))))
+                  .first;
+    }
+    uint32_t domain = known->second;
     Issue issue;
     issue.file = file;
     uint64_t record =
@@ -235,8 +245,16 @@ bool readFlightRecorder(std::string_view bytes, const std::string &path,
     issue.state = s == "completed" ? State::Completed
                   : s == "started" ? State::Started
                                    : State::Scheduled;
-    issue.timedOut =
-        retired && retired->integer && issue.state != State::Completed;
+    // NCCL's watchdog retires what has completed or timed out. Other back ends
+    // (Gloo) retire every operation at its end and never set a state.
+    bool ended = retired && retired->integer && issue.state != State::Completed;
+    std::string_view backend = full.substr(0, colon);
+    if (ended && issue.state == State::Scheduled && backend != "nccl" &&
+        backend != "xccl" && backend != "hccl" && backend != "rccl") {
+      issue.state = State::Completed;
+      ended = false;
+    }
+    issue.timedOut = ended;
     if (thread)
       issue.thread = job.strings.id(thread->type == Document::Type::String
                                         ? std::string(thread->text)

@@ -151,9 +151,11 @@ protected:
       return nullptr;
     const HostWait *best = nullptr;
     for (const HostWait &w : it->second.waits)
-      // Of equals the one that tells who called.
+      // Of equals the one that tells who called, and of these the main thread.
       if (!best || w.kind < best->kind ||
-          (w.kind == best->kind && best->via.empty() && !w.via.empty()))
+          (w.kind == best->kind &&
+           (best->via.empty() != w.via.empty() ? best->via.empty()
+                                               : w.main && !best->main)))
         best = &w;
     return best;
   }

@@ -132,10 +132,7 @@ Format detect(std::string_view head, std::string_view path) {
   };
   if (has("Entry-Hccl") || has("HCCL(") || has("EI0002") || has("E39999"))
     return Format::HcclLog;
-  if (has("\n#0 ") || head.substr(0, 3) == "#0 " || has("\nThread ") ||
-      head.substr(0, 7) == "Thread " || has("Process "))
-    return Format::Stack;
-  return Format::Unknown;
+  return looksLikeStack(head) ? Format::Stack : Format::Unknown;
 }
 
 namespace {
@@ -293,6 +290,10 @@ Job readEvidence(const std::vector<std::string> &paths,
     if (format == Format::Unknown && !text.empty() && text[0] != '{' &&
         text.find("Entry-Hccl") != std::string_view::npos)
       format = Format::HcclLog;
+    // A job's output ends with the stack.
+    if (format == Format::Unknown && text.size() > 65536 && text[0] != '{' &&
+        looksLikeStack(text.substr(text.size() - 65536)))
+      format = Format::Stack;
     if (format == Format::Unknown && !text.empty() && text[0] == '{')
       format = Format::FlightRecorderJson; // keys may come in any order
     ++job.filesRead;

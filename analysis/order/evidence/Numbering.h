@@ -48,10 +48,13 @@ inline std::string_view waitName(HostWait::Kind kind) {
                                                "a memory allocation",
                                                "a memory free",
                                                "loading a kernel",
+                                               "a full launch queue",
                                                "creating a communicator",
-                                               "a host collective",
+                                               "a blocking collective",
                                                "the gate",
                                                "a lock",
+                                               "an exception",
+                                               "another wait",
                                                "running code"};
   return names[size_t(kind)];
 }

@@ -202,6 +202,18 @@ TEST(Hccl, ErrorLinesAndSpacing) {
   EXPECT_TRUE(found);
 }
 
+/// The one wait that a rank's stack tells, by its most telling thread.
+const HostWait &waitOf(const Job &job, Rank rank) {
+  static const HostWait none;
+  auto it = job.ranks.find(rank);
+  EXPECT_TRUE(it != job.ranks.end() && !it->second.waits.empty()) << rank;
+  if (it == job.ranks.end() || it->second.waits.empty())
+    return none;
+  return *std::min_element(
+      it->second.waits.begin(), it->second.waits.end(),
+      [](const HostWait &a, const HostWait &b) { return a.kind < b.kind; });
+}
+
 TEST(Stacks, TheDecisiveFrame) {
   Job job;
   readStack("Thread 2 (LWP 5):\n#0  0x1 in futex_wait () from libc\n"
@@ -216,9 +228,182 @@ TEST(Stacks, TheDecisiveFrame) {
   ASSERT_EQ(job.ranks.at(3).waits.size(), 1u);
   EXPECT_EQ(job.ranks.at(3).waits[0].kind,
             HostWait::Kind::Allocation); // it synchronises inside
-  EXPECT_EQ(job.ranks.at(3).waits[0].via, "my::pool::grow");
+  EXPECT_EQ(job.ranks.at(3).waits[0].via, "my::pool::grow at pool.cpp:9");
   ASSERT_EQ(job.ranks.at(4).waits.size(), 1u);
-  EXPECT_EQ(job.ranks.at(4).waits[0].via, "step");
+  EXPECT_EQ(job.ranks.at(4).waits[0].via, "step at train.py:4");
+}
+
+struct StackCase {
+  const char *what, *text;
+  HostWait::Kind kind;
+  const char *function, *via;
+};
+
+TEST(Stacks, FormsOfTools) {
+  using K = HostWait::Kind;
+  const StackCase cases[] = {
+      {"faulthandler",
+       "Fatal Python error: Aborted\n\n"
+       "Thread 0x00007f8b2d7fa700 (most recent call first):\n"
+       "  File \"/usr/lib/python3.11/threading.py\", line 324 in wait\n"
+       "  File \"/usr/lib/python3.11/threading.py\", line 622 in wait\n\n"
+       "Current thread 0x00007f8b40000740 (most recent call first):\n"
+       "  File \"/opt/venv/lib/python3.11/site-packages/torch/cuda/"
+       "__init__.py\", line 954 in synchronize\n"
+       "  File \"/srv/job/place.py\", line 41 in rebalance\n"
+       "  File \"/srv/job/main.py\", line 7 in <module>\n",
+       K::DeviceSync,
+       "synchronize at /opt/venv/lib/python3.11/site-packages/torch/cuda/"
+       "__init__.py:954",
+       "rebalance at /srv/job/place.py:41"},
+      {"faulthandler of a collective",
+       "Thread 0x00007f0000000000 [MainThread] (most recent call first):\n"
+       "  File \"/x/site-packages/torch/distributed/distributed_c10d.py\", "
+       "line 2810 in all_reduce\n"
+       "  File \"/x/site-packages/torch/distributed/c10d_logger.py\", line 83 "
+       "in wrapper\n"
+       "  File \"train.py\", line 12 in step\n",
+       K::HostCollective,
+       "all_reduce at /x/site-packages/torch/distributed/distributed_c10d.py:"
+       "2810",
+       "step at train.py:12"},
+      {"faulthandler, waiting for data",
+       "Thread 0x00007f0000000000 (most recent call first):\n"
+       "  File \"/usr/lib/python3.11/queue.py\", line 171 in get\n"
+       "  File \"loader.py\", line 5 in next_batch\n",
+       K::Waiting, "get at /usr/lib/python3.11/queue.py:171",
+       "next_batch at loader.py:5"},
+      {"py-spy with arguments",
+       "Process 123: python train.py --rank 6\n"
+       "Python v3.11.7 (/usr/bin/python3.11)\n\n"
+       "Thread 123 (idle): \"MainThread\"\n"
+       "    barrier (torch/distributed/distributed_c10d.py:4100)\n"
+       "        Arguments:\n"
+       "            group: <ProcessGroup (gloo)>\n"
+       "    <lambda> (train.py:9)\n"
+       "Thread 130 (idle): \"pool\"\n"
+       "    wait (threading.py:324)\n",
+       K::HostCollective,
+       "barrier at torch/distributed/distributed_c10d.py:4100",
+       "<lambda> at train.py:9"},
+      {"py-spy, qualified names",
+       "Process 3: python a.py\nPython v3.11.7 (/usr/bin/python3.11)\n\n"
+       "Thread 3 (idle): \"MainThread\"\n    Condition.wait "
+       "(threading.py:327)\n"
+       "    Queue.get (queue.py:171)\n    Loader.next (loader.py:50)\n"
+       "Thread 4 (idle): \"Thread-1 (beat)\"\n    beat (beat.py:3)\n",
+       K::Waiting, "Condition.wait at threading.py:327",
+       "Loader.next at loader.py:50"},
+      {"py-spy --native",
+       "Process 9: python a.py\nThread 9 (active): \"MainThread\"\n"
+       "    0x7f3a1 (libcuda.so.1)\n    cuStreamSynchronize (libcuda.so.1)\n"
+       "    at::native::_local_scalar_dense_cuda (libtorch_cuda.so)\n"
+       "    item (torch/_tensor.py:1)\n    loss (a.py:3)\n",
+       K::StreamSync, "cuStreamSynchronize", "loss at a.py:3"},
+      {"py-spy --json",
+       R"([{"pid":9,"thread_id":1,"thread_name":"MainThread","os_thread_id":9,)"
+       R"("active":false,"owns_gil":false,"frames":[{"name":"synchronize",)"
+       R"("filename":"/x/site-packages/torch_npu/npu/utils.py","module":null,)"
+       R"("short_filename":"torch_npu/npu/utils.py","line":58,"locals":[{"a":)"
+       R"(1}]},{"name":"move","filename":"/srv/place.py","module":null,)"
+       R"("short_filename":"place.py","line":3,"locals":null}],)"
+       R"("process_info":null}])",
+       K::DeviceSync,
+       "synchronize at /x/site-packages/torch_npu/npu/utils.py:58",
+       "move at /srv/place.py:3"},
+      {"gdb",
+       "Thread 2 (Thread 0x7f5d9 (LWP 70) \"pt_autograd\"):\n"
+       "#0  __futex_abstimed_wait_common64 (private=0) at ./nptl/futex.c:57\n"
+       "#1  0x00007f in std::function<void (int)>::operator() (this=0x1)\n\n"
+       "Thread 1 (Thread 0x7f5da (LWP 69) \"python\"):\n"
+       "#0  0x00007f12 in poll () from /lib/libc.so.6\n"
+       "#1  0x00007f13 in aclrtSynchronizeDeviceWithTimeout (t=-1) from x.so\n"
+       "#2  <signal handler called>\n"
+       "#3  customQueue::drain<int, std::pair<int, int> > (q=...) at q.cpp:8\n"
+       "#4  0x00007f14 in main (argc=1, argv=0x7ff) at main.cpp:2\n",
+       K::DeviceSync, "aclrtSynchronizeDeviceWithTimeout",
+       "customQueue::drain<int, std::pair<int, int> > at q.cpp:8"},
+      {"eu-stack",
+       "PID 44 - process\nTID 44:\n#0  0x00007f6b poll\n"
+       "#1  0x00007f6c hipMalloc\n#2  0x00007f6d cutlass_step\n",
+       K::Allocation, "hipMalloc", "cutlass_step"},
+      {"lldb",
+       "* thread #1, name = 'x', stop reason = signal SIGSTOP\n"
+       "  * frame #0: 0x00007fff libc.so.6`__poll at poll.c:29:10\n"
+       "    frame #1: 0x00007fff libmpi.so.40`PMPI_Bcast(buf=0x1) + 52\n"
+       "    frame #2: 0x00005555 a.out`solve(n=3) at solve.cpp:77:5\n",
+       K::HostCollective, "PMPI_Bcast", "solve at solve.cpp:77"},
+      {"Open MPI's own",
+       "[node7:4711] [ 0] /lib/libc.so.6(+0x3c050)[0x7f12]\n"
+       "[node7:4711] [ 1] /lib/libmpi.so.40(PMPI_Barrier+0x9b)[0x7f13]\n"
+       "[node7:4711] [ 2] ./app(exchange+0x20)[0x5512]\n"
+       "#0 x\n",
+       K::HostCollective, "PMPI_Barrier", "exchange"},
+      {"a traceback",
+       "step 12\nTraceback (most recent call last):\n"
+       "  File \"/srv/main.py\", line 9, in <module>\n    main ()\n"
+       "  File \"/srv/data.py\", line 31, in load\n"
+       "    return table[key]\n"
+       "KeyError: 'shard-7'\nsome more text\n",
+       K::Exception, "KeyError: 'shard-7'", "load at /srv/data.py:31"},
+  };
+  for (const StackCase &c : cases) {
+    SCOPED_TRACE(c.what);
+    EXPECT_EQ(detect(c.text, "x_1.txt"), Format::Stack);
+    Job job;
+    readStack(c.text, "x_1.txt", 1, job);
+    const HostWait &wait = waitOf(job, 1);
+    EXPECT_EQ(int(wait.kind), int(c.kind));
+    EXPECT_EQ(wait.function, c.function);
+    EXPECT_EQ(wait.via, c.via);
+    EXPECT_TRUE(job.notes.empty());
+  }
+  for (const char *text :
+       {"Thread pools are nice\nProcess what you like (fast)\n", "a (b:3)\n",
+        "[INFO] started\n", "[1, 2]\n"})
+    EXPECT_EQ(detect(text, "x.txt"), Format::Unknown) << text;
+}
+
+TEST(Stacks, OneFileOfAllRanks) {
+  // As torchrun writes it: the ranks' lines are mixed.
+  Job job;
+  readStack("[rank2]: Traceback (most recent call last):\n"
+            "[rank0]:Thread 0x1 (most recent call first):\n"
+            "[rank2]:   File \"a.py\", line 3, in f\n"
+            "[rank0]:  File \"/x/site-packages/torch/distributed/"
+            "distributed_c10d.py\", line 1 in all_gather_into_tensor\n"
+            "[rank2]: ValueError: no\n[rank0]:  File \"a.py\", line 4 in g\n",
+            "out.log", -1, job);
+  EXPECT_EQ(int(waitOf(job, 0).kind), int(HostWait::Kind::HostCollective));
+  EXPECT_EQ(waitOf(job, 0).via, "g at a.py:4");
+  EXPECT_EQ(int(waitOf(job, 2).kind), int(HostWait::Kind::Exception));
+  EXPECT_EQ(job.ranks.size(), 2u);
+  // Without any rank there is nothing to tell it of.
+  Job none;
+  readStack("#0  0x1 in cudaFree ()\n", "out.log", -1, none);
+  EXPECT_TRUE(none.ranks.empty());
+  ASSERT_EQ(none.notes.size(), 1u);
+  EXPECT_NE(none.notes[0].find("tells no rank"), std::string::npos);
+}
+
+TEST(Stacks, AloneTheyNameTheOddOneOut) {
+  Job job;
+  for (int r = 0; r < 6; ++r)
+    readStack(r == 4
+                  ? "Thread 0x1 (most recent call first):\n"
+                    "  File \"/usr/lib/python3.11/queue.py\", line 1 in get\n"
+                    "  File \"data.py\", line 5 in next_batch\n"
+                  : "Thread 0x1 (most recent call first):\n"
+                    "  File \"torch/distributed/distributed_c10d.py\", line 9 "
+                    "in all_reduce\n"
+                    "  File \"train.py\", line 6 in step\n",
+              "s_" + std::to_string(r), r, job);
+  Diagnosis d = diagnose(job);
+  ASSERT_EQ(d.findings.size(), 1u) << describe(d);
+  EXPECT_EQ(d.findings[0].id, "stands-elsewhere");
+  EXPECT_EQ(d.findings[0].culprits, std::vector<Rank>{4});
+  EXPECT_NE(describe(d).find("next_batch at data.py:5"), std::string::npos);
+  EXPECT_TRUE(d.fault());
 }
 
 TEST(Names, RankOfPath) {

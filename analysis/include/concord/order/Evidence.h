@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Readers of Flight Recorder dumps (JSON and pickle), HCCL entry and error
-// logs, stacks (pstack, gdb, py-spy) and rank tables; all of them merged into
+// logs, stacks (of debuggers and of Python) and rank tables; all merged into
 // one issue sequence per rank over all domains; and the diagnosis made from it.
 // The bytes are foreign: counts and depths are bounded, pickles are interpreted
 // as data and execute nothing, and what is not understood is counted and shown.
@@ -88,19 +88,23 @@ struct Domain {
   std::vector<Rank> members; ///< global ranks by group rank; -1: unknown
 };
 
-/// A host thread that stood still, from a stack.
+/// A host thread that stood still, from a stack; or where one stood.
 struct HostWait {
+  /// The more telling first: of a rank's waits the least one is reported.
   enum class Kind : uint8_t {
     DeviceSync,
     StreamSync,
     Allocation,
     Free,
     Load,
+    Launch, ///< the launch queue is full
     Communicator,
-    HostCollective,
-    Gate, ///< for the turn of another issuer of the rank
+    HostCollective, ///< one that the host waits in, e.g. of Gloo or MPI
+    Gate,           ///< for the turn of another issuer of the rank
     Lock,
-    Running
+    Exception, ///< a traceback: the rest was never issued
+    Waiting,   ///< the main thread, for something else
+    Running    ///< the main thread, in this function
   };
   Kind kind = Kind::DeviceSync;
   std::string function; ///< the frame that told
@@ -108,6 +112,7 @@ struct HostWait {
   std::string via; ///< the first frame of the program above it
   std::string file;
   uint32_t line = 0;
+  bool main = false; ///< of the main thread
 };
 
 /// A line in which a library said what it gave up on.
@@ -199,6 +204,8 @@ bool readRankTable(std::string_view text, const std::string &path, Job &job,
                    std::string &error);
 void readStack(std::string_view text, const std::string &path, Rank rank,
                Job &job);
+/// Some line of the text is a stack's.
+bool looksLikeStack(std::string_view text);
 void readHcclLogs(
     const std::vector<std::pair<std::string, std::string_view>> &files,
     Job &job);
