@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// 512 Flight Recorder dumps of 2,000 entries with one inverted rank, then 1 GB
-// of HCCL text, written to a temporary folder (about 0.9 GB and 1 GB, one after
+// 512 Flight Recorder dumps of 2,000 entries with one inverted rank, then 2 GB
+// of HCCL text, written to a temporary folder (about 0.9 GB and 2 GB, one after
 // the other) and removed again. Prints rows in the format of `./run bench`.
 //
 //===----------------------------------------------------------------------===//
@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
   uint64_t bytes = 0;
   {
     std::ofstream log(folder / "plog-7_1.log");
-    for (; bytes < 1000000000; bytes += block.size())
+    for (; bytes < 2000000000; bytes += block.size())
       log << block;
   }
   begin = now();

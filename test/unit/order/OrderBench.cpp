@@ -15,7 +15,13 @@
 
 #include <chrono>
 #include <cstdio>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace concord::order;
 
@@ -64,6 +70,96 @@ OrderProblem mesh(uint32_t n) {
     f.collective((i * 5 + i / 7) % 8, (i * 5 + i / 7) % 8, i % 3);
   p.programs.push_back(std::move(f));
   return p;
+}
+
+/// A partitioned training step as XLA prints it, of the size of a Mixtral
+/// 8x7B's (44,000 instructions, 2,255 collectives) and with its three domains.
+void writeHlo(const std::string &path) {
+  std::ofstream out(path);
+  out << "HloModule step, num_partitions=16\n\n"
+         "%add (a: bf16[], b: bf16[]) -> bf16[] {\n  %a = bf16[] parameter(0)\n"
+         "  %b = bf16[] parameter(1)\n"
+         "  ROOT %sum = bf16[] add(%a, %b)\n}\n\n"
+         "ENTRY %main (p: bf16[1024,4096]) -> bf16[1024,4096] {\n"
+         "  %v0 = bf16[1024,4096]{1,0} parameter(0)\n";
+  const char *groups[] = {"[1,16]<=[16]", "[2,8]<=[16]", "[8,2]<=[2,8]T(1,0)"};
+  unsigned value = 0, channel = 0;
+  for (unsigned i = 0; i < 44000; ++i) {
+    bool last = i + 1 == 44000;
+    std::string in = "%v" + std::to_string(value),
+                other = "%v" + std::to_string(value > 7 ? value - 7 : 0);
+    out << (last ? "  ROOT %v" : "  %v") << ++value
+        << " = bf16[1024,4096]{1,0} ";
+    if (i % 39 == 38 && !last) {
+      // A reduction, and behind it an exchange over another domain.
+      ++channel;
+      out << "all-reduce(" << in << "), channel_id=" << channel
+          << ", replica_groups=" << groups[channel % 3]
+          << ", use_global_device_ids=true, to_apply=%add\n  %v" << value + 1
+          << " = bf16[1024,4096]{1,0} collective-permute(" << other
+          << "), channel_id=" << 100000 + channel
+          << ", source_target_pairs={{0,8},{8,0},{1,9},{9,1}}\n";
+      ++value;
+    } else
+      out << (i % 3 ? "multiply(" : "add(") << in << ", " << other << ")\n";
+  }
+  out << "}\n";
+}
+
+/// comm-opt, on one core: reads, orders and verifies; seconds and GiB, or
+/// false.
+bool compile(const std::string &tool, const std::string &hlo, double &seconds,
+             double &gib) {
+  double begin = now();
+  pid_t child = fork();
+  if (child < 0)
+    return false;
+  if (child == 0) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    execl(tool.c_str(), tool.c_str(), hlo.c_str(), "--comm-order",
+          "--comm-verify-order", "-o", "/dev/null", nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  rusage usage{};
+  if (wait4(child, &status, 0, &usage) != child)
+    return false;
+  seconds = now() - begin;
+  gib = double(usage.ru_maxrss) / (1 << 20);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/// `--hlo FILE`, or a module made here.
+void hloRows(BenchRows &rows, int argc, char **argv) {
+  namespace fs = std::filesystem;
+  fs::path tool = fs::read_symlink("/proc/self/exe").parent_path() / "comm-opt";
+  if (!fs::exists(tool)) {
+    std::fprintf(stderr, "no %s: the HLO rows are left out\n", tool.c_str());
+    return;
+  }
+  std::string given, name = "HLO of 44000 instructions";
+  for (int i = 1; i + 1 < argc; ++i)
+    if (!std::strcmp(argv[i], "--hlo"))
+      given = argv[i + 1];
+  char made[] = "/tmp/concord-hlo-XXXXXX";
+  if (given.empty()) {
+    int fd = mkstemp(made);
+    if (fd < 0)
+      return;
+    close(fd);
+    writeHlo(made);
+  } else
+    name = fs::path(given).stem();
+  double seconds = 0, gib = 0;
+  bool good = compile(tool, given.empty() ? made : given, seconds, gib);
+  if (given.empty())
+    unlink(made);
+  rows.add(name + ": read, order, verify", seconds, "s", 2,
+           good && seconds < 2);
+  rows.add(name + ": peak memory", gib, "GiB", 1, good && gib < 1);
 }
 
 } // namespace
@@ -117,6 +213,7 @@ int main(int argc, char **argv) {
     rows.add("verify 1024 distinct programs of 10000", seconds, "s", 10,
              c.valid && seconds < 10);
   }
+  hloRows(rows, argc, argv);
   concord::bench::gateCost(rows);
   rows.add("peak memory", peakGiB(), "GiB", 4, peakGiB() < 4);
   return rows.finish();
