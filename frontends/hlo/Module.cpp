@@ -183,8 +183,72 @@ static int64_t boundedProduct(const std::vector<int64_t> &extents) {
   return product;
 }
 
-/// `[G,S]<=[dims]T(perm)`: the numbers 0..n-1 in the shape `dims`, transposed
-/// by `perm`, read in row-major order as G groups of S.
+/// The numbers 0..n-1 in the shape `dims`, transposed by `perm`, in row-major
+/// order.
+static std::vector<int64_t> transposed(const std::vector<int64_t> &dims,
+                                       const std::vector<size_t> &perm) {
+  std::vector<int64_t> stride(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;)
+    stride[i - 1] = stride[i] * dims[i];
+  std::vector<int64_t> numbers(static_cast<size_t>(boundedProduct(dims)));
+  std::vector<int64_t> index(dims.size(), 0);
+  for (int64_t &number : numbers) {
+    for (size_t k = 0; k < perm.size(); ++k)
+      number += index[k] * stride[perm[k]];
+    for (size_t k = perm.size(); k-- > 0;) {
+      if (++index[k] < dims[perm[k]])
+        break;
+      index[k] = 0;
+    }
+  }
+  return numbers;
+}
+
+/// `[dims]` with or without `T(perm)`.
+static std::vector<int64_t> iota(Cursor &cursor, int64_t total,
+                                 std::string_view text) {
+  std::vector<int64_t> dims = cursor.list("[", "]", text);
+  if (dims.empty() || dims.size() > 32 || boundedProduct(dims) != total)
+    throw Error("'" + std::string(text.substr(0, 80)) +
+                "' reshapes a different number of ranks");
+  std::vector<size_t> perm;
+  if (cursor.accept("T")) {
+    for (int64_t axis : cursor.list("(", ")", text))
+      perm.push_back(static_cast<size_t>(axis));
+  } else {
+    for (size_t i = 0; i < dims.size(); ++i)
+      perm.push_back(i);
+  }
+  std::vector<bool> seen(dims.size(), false);
+  bool bad = perm.size() != dims.size();
+  for (size_t axis : perm) {
+    bad = bad || axis >= dims.size() || seen[axis];
+    if (bad)
+      break;
+    seen[axis] = true;
+  }
+  if (bad)
+    throw Error("'" + std::string(text.substr(0, 80)) + "' is no permutation");
+  return transposed(dims, perm);
+}
+
+static void expectEnd(Cursor &cursor, std::string_view text) {
+  cursor.blanks();
+  if (!cursor.rest.empty())
+    throw Error("unexpected text after '" + std::string(text.substr(0, 80)) +
+                "'");
+}
+
+static std::vector<std::vector<int64_t>>
+rowsOf(const std::vector<int64_t> &numbers, size_t width) {
+  std::vector<std::vector<int64_t>> rows;
+  for (size_t i = 0; i < numbers.size(); i += width)
+    rows.emplace_back(numbers.begin() + static_cast<ptrdiff_t>(i),
+                      numbers.begin() + static_cast<ptrdiff_t>(i + width));
+  return rows;
+}
+
+/// `[G,S]<=[dims]T(perm)`, as G groups of S.
 static std::vector<std::vector<int64_t>> iotaGroups(std::string_view text) {
   Cursor cursor{text};
   std::vector<int64_t> shape = cursor.list("[", "]", text);
@@ -194,48 +258,141 @@ static std::vector<std::vector<int64_t>> iotaGroups(std::string_view text) {
   int64_t total = boundedProduct(shape);
   if (!cursor.accept("<="))
     throw Error("expected '<=' in '" + std::string(text.substr(0, 80)) + "'");
-  std::vector<int64_t> dims = cursor.list("[", "]", text);
-  if (dims.empty() || dims.size() > 32 || boundedProduct(dims) != total)
-    throw Error("'" + std::string(text.substr(0, 80)) +
-                "' reshapes a different number of ranks");
-  std::vector<int64_t> perm;
-  if (cursor.accept("T")) {
-    perm = cursor.list("(", ")", text);
-  } else {
-    for (size_t i = 0; i < dims.size(); ++i)
-      perm.push_back(static_cast<int64_t>(i));
+  std::vector<int64_t> numbers = iota(cursor, total, text);
+  expectEnd(cursor, text);
+  return rowsOf(numbers, static_cast<size_t>(shape[1]));
+}
+
+/// A part of a mesh axis: `size` steps, repeated in each of `before` blocks.
+struct AxisPart {
+  size_t axis;
+  int64_t before, size;
+};
+
+/// `mesh['x'=2,'y'=4], device_ids=(...) {'y','x':(1)2}`: groups along the axes,
+/// or parts of axes, in braces, their ranks in the order in which these are
+/// listed; groups in the order of what is left of the mesh.
+static std::vector<std::vector<int64_t>> meshGroups(std::string_view text) {
+  Cursor cursor{text};
+  auto bad = [&](const std::string &why) {
+    throw Error(why + " in '" + std::string(text.substr(0, 80)) + "'");
+  };
+  auto axisName = [&] {
+    cursor.blanks();
+    bool quoted = cursor.rest.substr(0, 1) == "'";
+    if (quoted)
+      cursor.rest.remove_prefix(1);
+    size_t length = cursor.rest.find_first_of(quoted ? "'" : "=,:}] ");
+    if (length == std::string_view::npos || length == 0)
+      bad("expected the name of a mesh axis");
+    std::string_view name = cursor.rest.substr(0, length);
+    cursor.rest.remove_prefix(length + quoted);
+    return name;
+  };
+  (void)cursor.accept("mesh");
+  std::vector<std::string_view> names;
+  std::vector<int64_t> sizes;
+  for (bool more = cursor.accept("["); more; more = cursor.accept(",")) {
+    names.push_back(axisName());
+    if (!cursor.accept("="))
+      bad("expected the size of a mesh axis");
+    sizes.push_back(cursor.number(text));
+    if (names.size() > 32)
+      bad("more than 32 mesh axes");
   }
-  cursor.blanks();
-  std::vector<bool> seen(dims.size(), false);
-  bool bad = perm.size() != dims.size() || !cursor.rest.empty();
-  for (int64_t axis : perm) {
-    bad =
-        bad || axis >= static_cast<int64_t>(dims.size()) || seen[size_t(axis)];
-    if (bad)
-      throw Error("'" + std::string(text.substr(0, 80)) +
-                  "' is no permutation");
-    seen[size_t(axis)] = true;
+  if (names.empty() || !cursor.accept("]"))
+    bad("expected the axes of a mesh");
+  const int64_t total = boundedProduct(sizes);
+  std::vector<int64_t> devices;
+  if (cursor.accept(",")) {
+    if (!cursor.accept("device_ids") || !cursor.accept("="))
+      bad("expected 'device_ids='");
+    cursor.blanks();
+    if (cursor.rest.substr(0, 2) == "([") {
+      (void)cursor.accept("(");
+      devices = iota(cursor, total, text);
+      if (!cursor.accept(")"))
+        bad("expected ')'");
+    } else {
+      devices = cursor.list("(", ")", text);
+    }
+    if (static_cast<int64_t>(devices.size()) != total)
+      bad("as many device ids as places in the mesh are wanted");
   }
-  if (bad)
-    throw Error("'" + std::string(text.substr(0, 80)) + "' is not well formed");
-  std::vector<int64_t> stride(dims.size(), 1);
-  for (size_t i = dims.size(); i-- > 1;)
-    stride[i - 1] = stride[i] * dims[i];
-  std::vector<std::vector<int64_t>> groups;
-  groups.resize(static_cast<size_t>(shape[0]));
-  std::vector<int64_t> index(dims.size(), 0);
-  for (int64_t i = 0; i < total; ++i) {
-    int64_t rank = 0;
-    for (size_t k = 0; k < perm.size(); ++k)
-      rank += index[k] * stride[size_t(perm[k])];
-    groups[size_t(i / shape[1])].push_back(rank);
-    for (size_t k = perm.size(); k-- > 0;) {
-      if (++index[k] < dims[size_t(perm[k])])
-        break;
-      index[k] = 0;
+  if (!cursor.accept("{"))
+    bad("expected the axes of the groups in braces");
+  std::vector<AxisPart> chosen;
+  while (!cursor.accept("}")) {
+    if (!chosen.empty() && !cursor.accept(","))
+      bad("expected ','");
+    std::string_view name = axisName();
+    size_t axis = static_cast<size_t>(
+        std::find(names.begin(), names.end(), name) - names.begin());
+    if (axis == names.size())
+      bad("'" + std::string(name) + "' is no axis of the mesh");
+    AxisPart part{axis, 1, sizes[axis]};
+    if (cursor.accept(":")) {
+      if (!cursor.accept("("))
+        bad("expected '('");
+      part.before = cursor.number(text);
+      if (!cursor.accept(")"))
+        bad("expected ')'");
+      part.size = cursor.number(text);
+    }
+    if (part.before < 1 || part.size < 1 || part.before > sizes[axis] ||
+        part.size > sizes[axis] ||
+        sizes[axis] % (part.before * part.size) != 0 || chosen.size() == 32)
+      bad("'" + std::string(name) + "' has no such part");
+    chosen.push_back(part);
+  }
+  expectEnd(cursor, text);
+  // The mesh with its axes cut at the ends of the chosen parts.
+  std::vector<int64_t> dims;
+  std::vector<size_t> left, at(chosen.size(), SIZE_MAX);
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    int64_t before = 1;
+    while (before < sizes[axis]) {
+      int64_t next = sizes[axis];
+      bool taken = false;
+      for (size_t i = 0; i < chosen.size(); ++i) {
+        const AxisPart &part = chosen[i];
+        if (part.axis != axis || part.size == 1)
+          continue;
+        if (part.before == before) {
+          if (taken)
+            bad("an axis is named twice");
+          taken = true;
+          next = before * part.size;
+          at[i] = dims.size();
+        } else if (part.before > before && !taken) {
+          next = std::min(next, part.before);
+        }
+      }
+      if (next % before != 0)
+        bad("parts of an axis overlap");
+      if (!taken)
+        left.push_back(dims.size());
+      dims.push_back(next / before);
+      before = next;
     }
   }
-  return groups;
+  std::vector<size_t> perm = left;
+  int64_t width = 1;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    if (chosen[i].size == 1)
+      continue;
+    if (at[i] == SIZE_MAX)
+      bad("parts of an axis overlap");
+    perm.push_back(at[i]);
+    width *= chosen[i].size;
+  }
+  if (dims.empty())
+    dims.push_back(1), perm.push_back(0);
+  std::vector<int64_t> ranks = transposed(dims, perm);
+  if (!devices.empty())
+    for (int64_t &rank : ranks)
+      rank = devices[static_cast<size_t>(rank)];
+  return rowsOf(ranks, static_cast<size_t>(width));
 }
 
 std::vector<std::vector<int64_t>> parseGroups(std::string_view text) {
@@ -243,10 +400,12 @@ std::vector<std::vector<int64_t>> parseGroups(std::string_view text) {
   cursor.blanks();
   if (cursor.rest.substr(0, 1) == "[")
     return iotaGroups(cursor.rest);
+  if (cursor.rest.substr(0, 5) == "mesh[")
+    return meshGroups(cursor.rest);
   std::vector<std::vector<int64_t>> groups;
   size_t ranks = 0;
   if (!cursor.accept("{"))
-    throw Error("replica groups begin with '{' or '[', not as '" +
+    throw Error("replica groups begin with '{', '[' or 'mesh[', not as '" +
                 std::string(text.substr(0, 80)) + "'");
   while (!cursor.accept("}")) {
     if (!groups.empty() && !cursor.accept(","))

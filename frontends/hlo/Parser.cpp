@@ -262,6 +262,17 @@ void Parser::attributes(std::vector<Attribute> &out) {
     attribute.value = attributeValue();
     if (attribute.value.empty())
       fail(pos, "attribute '" + std::string(attribute.name) + "' has no value");
+    // The ids of a mesh's devices stand behind a comma, before the axes of the
+    // groups; all of it is one value.
+    if (attribute.value.substr(0, 5) == "mesh[" &&
+        attribute.value.back() == ']' &&
+        text.substr(pos, 13) == ", device_ids=") {
+      size_t from = static_cast<size_t>(attribute.value.data() - text.data());
+      ++pos;
+      std::string_view rest = attributeValue();
+      size_t to = static_cast<size_t>(rest.data() - text.data()) + rest.size();
+      attribute.value = text.substr(from, to - from);
+    }
     out.push_back(attribute);
   }
 }

@@ -969,7 +969,9 @@ void Reader::conditional(Scope &scope, const Op &op) {
 }
 
 /// Inside, every value is one device's part; the changes of view at its border
-/// move no data, since the operands have the shardings that it wants.
+/// move no data, since the operands have the shardings that it wants. An
+/// operand that every device has whole is taken as it is: the change of view
+/// says that devices hold different values from here on.
 void Reader::manual(Scope &scope, const Op &op) {
   if (op.regions.size() != 1)
     fail(op, "needs one region");
@@ -979,11 +981,24 @@ void Reader::manual(Scope &scope, const Op &op) {
     fail(op, "has other operands than arguments of its region");
   std::vector<uint32_t> locals;
   std::vector<hlo::Shape> shapes;
+  // `[<@mesh, ...>, ...]`, within `#sdy.sharding_per_value<...>` in generic
+  // form.
+  std::string_view listed = resolve(op.attribute("in_shardings"));
+  listed.remove_prefix(std::min(listed.find('['), listed.size()));
+  listed = listed.substr(0, listed.rfind(']') + 1);
+  std::vector<std::string_view> shardings = splitTopLevel(inBrackets(listed));
+  auto whole = [&](size_t i) {
+    return i < shardings.size() &&
+           shardings[i].find("{\"") == std::string_view::npos &&
+           shardings[i].find("unreduced") == std::string_view::npos &&
+           list(scope)[operands[i]].shape.dims == shapes.back().dims;
+  };
   for (size_t i = 0; i < operands.size(); ++i) {
     shapes.push_back(shapeOf(op, region.arguments[i].type));
-    locals.push_back(scope.manual ? operands[i]
-                                  : add(scope, op, "sdy.global_to_local",
-                                        shapes.back(), {operands[i]}));
+    locals.push_back(scope.manual || whole(i)
+                         ? operands[i]
+                         : add(scope, op, "sdy.global_to_local", shapes.back(),
+                               {operands[i]}));
   }
   Names outside;
   captures(region, outside);

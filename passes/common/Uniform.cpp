@@ -71,6 +71,22 @@ static bool ofEachRank(comm::WeightOp weight) {
          weight.getSection().contains("{rank}");
 }
 
+/// Operations that yield something else on each run or device.
+static bool isRandom(Operation *op) {
+  StringRef name;
+  if (auto compute = dyn_cast<comm::ComputeOp>(op))
+    name = compute.getName();
+  else if (auto kernel = dyn_cast<comm::KernelOp>(op))
+    name = kernel.getDescription();
+  return name.starts_with("rng") || name.starts_with_insensitive("random");
+}
+
+/// From here on each device has its own part of a value that was seen whole.
+static bool takesOwnPart(Operation *op) {
+  auto compute = dyn_cast<comm::ComputeOp>(op);
+  return compute && compute.getName() == "sdy.global_to_local";
+}
+
 static Value origin(Value value, FlatSymbolRefAttr domain,
                     llvm::SmallPtrSetImpl<void *> &seen) {
   if (!seen.insert(value.getAsOpaquePointer()).second)
@@ -115,7 +131,7 @@ static Value origin(Value value, FlatSymbolRefAttr domain,
   }
   if (auto weight = dyn_cast<comm::WeightOp>(op))
     return weight.getSplits() || ofEachRank(weight) ? value : Value();
-  if (isa<comm::RankOp>(op) ||
+  if (isa<comm::RankOp>(op) || takesOwnPart(op) ||
       (!isMemoryEffectFree(op) && op->getNumRegions() == 0))
     return value;
   for (Value operand : op->getOperands())
@@ -382,16 +398,6 @@ bool Equality::visit(Block &block) {
   return news;
 }
 
-/// Operations that yield something else on each run or device.
-static bool isRandom(Operation *op) {
-  StringRef name;
-  if (auto compute = dyn_cast<comm::ComputeOp>(op))
-    name = compute.getName();
-  else if (auto kernel = dyn_cast<comm::KernelOp>(op))
-    name = kernel.getDescription();
-  return name.starts_with("rng") || name.starts_with_insensitive("random");
-}
-
 bool Equality::visit(Operation &op) {
   auto all = [&](Id id) {
     bool news = false;
@@ -426,7 +432,7 @@ bool Equality::visit(Operation &op) {
                       scf::ExecuteRegionOp>(op);
   if (controls)
     return visitRegions(op);
-  if (!isMemoryEffectFree(&op) || isRandom(&op))
+  if (!isMemoryEffectFree(&op) || isRandom(&op) || takesOwnPart(&op))
     return all(different);
   Id id = kSame;
   for (Value operand : op.getOperands())

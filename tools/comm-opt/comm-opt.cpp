@@ -156,12 +156,15 @@ LogicalResult sayOfModel(Diagnostic &diagnostic) {
       return;
     static constexpr StringLiteral kinds[] = {"note", "warning", "error",
                                               "remark"};
+    std::string file = inputFile == "-" ? "<stdin>" : inputFile.getValue();
     llvm::errs() << "comm-opt: " << kinds[static_cast<int>(part.getSeverity())]
-                 << ": "
-                 << (inputFile == "-" ? "<stdin>" : inputFile.getValue())
                  << ": ";
-    if (StringRef node = nodeName(part.getLocation()); !node.empty())
-      llvm::errs() << "node '" << node << "': ";
+    // Readers of texts say the place themselves.
+    if (!StringRef(part.str()).starts_with(file + ":")) {
+      llvm::errs() << file << ": ";
+      if (StringRef node = nodeName(part.getLocation()); !node.empty())
+        llvm::errs() << "node '" << node << "': ";
+    }
     llvm::errs() << part.str() << "\n";
   };
   say(diagnostic);

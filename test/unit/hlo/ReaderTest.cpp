@@ -166,6 +166,48 @@ TEST(HloReader, GroupsExplicitAndIota) {
     EXPECT_THROW(parseGroups(bad), Error) << bad;
 }
 
+TEST(HloReader, GroupsAlongMeshAxes) {
+  using V = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(parseGroups("mesh['a'=2,'b'=4] {'b'}"),
+            (V{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(parseGroups("mesh['a'=2,'b'=4] {'a'}"),
+            (V{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+  // In the order in which they are listed.
+  EXPECT_EQ(parseGroups("mesh['a'=2,'b'=2] {'b','a'}"), (V{{0, 2, 1, 3}}));
+  EXPECT_EQ(parseGroups("mesh[a=2,b=2] {a,b}"), (V{{0, 1, 2, 3}}));
+  EXPECT_EQ(parseGroups("mesh['a'=2,'b'=1] {'b'}"), (V{{0}, {1}}));
+  EXPECT_EQ(parseGroups("mesh['a'=2] {}"), (V{{0}, {1}}));
+  // Parts of axes: 8 seen as [2, 2, 2].
+  EXPECT_EQ(parseGroups("mesh['a'=8] {'a':(2)2}"),
+            (V{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+  EXPECT_EQ(parseGroups("mesh['a'=8] {'a':(4)2,'a':(1)2}"),
+            (V{{0, 4, 1, 5}, {2, 6, 3, 7}}));
+  EXPECT_EQ(parseGroups("mesh['a'=2,'b'=2], device_ids=(3,2,1,0) {'b'}"),
+            (V{{3, 2}, {1, 0}}));
+  EXPECT_EQ(
+      parseGroups("mesh['a'=4,'b'=2], device_ids=([2,2,2]T(0,2,1)) {'a':(2)2}"),
+      (V{{0, 1}, {2, 3}, {4, 5}, {6, 7}}));
+  for (const char *bad :
+       {"mesh[", "mesh[] {}", "mesh['a'=2]", "mesh['a'=2] {'b'}",
+        "mesh['a'=2] {'a','a'}", "mesh['a'=0] {'a'}", "mesh['a'=4] {'a':(3)2}",
+        "mesh['a'=8] {'a':(1)4,'a':(2)2}", "mesh['a'=8] {'a':(2)2,'a':(1)4}",
+        "mesh['a'=4], device_ids=(0,1) {'a'}", "mesh['a'=2] {'a'} x",
+        "mesh['a'=4], device_ids=([4]T(1)) {'a'}", "mesh['a=2] {'a'}",
+        "mesh['a'=1048576,'b'=1048576] {'a'}"})
+    EXPECT_THROW(parseGroups(bad), Error) << bad;
+  // The comma before the device ids does not end the attribute.
+  Module module =
+      parse("HloModule m\n\nENTRY e { x = f32[8] parameter(0)\n"
+            " ROOT y = f32[8] all-to-all(x), channel_id=1, "
+            "replica_groups=mesh['a'=2,'b'=2], device_ids=([2,2]T(1,0)) {'b'}, "
+            "dimensions={0}\n}\n",
+            "t.hlo");
+  const Instruction &op = module.computations[0].instructions[1];
+  EXPECT_EQ(parseGroups(op.attribute("replica_groups")), (V{{0, 2}, {1, 3}}));
+  EXPECT_EQ(op.attribute("dimensions"), "{0}");
+  EXPECT_TRUE(op.attribute("device_ids").empty());
+}
+
 TEST(HloReader, Costs) {
   Module module = parse(kTraining, "t.hlo");
   const Computation &entry = module.computations[3];

@@ -107,9 +107,10 @@ bool looksLikeHlo(std::string_view text);
 /// Reads a module. `path` is used in messages only.
 Module parse(std::string text, const std::string &path);
 
-/// Groups of ranks, or pairs: `{{0,1},{2,3}}`, `{}` (empty: all), or the iota
-/// form `[2,8]<=[16]`, `[8,2]<=[2,8]T(1,0)`. Throws Error without a position.
-/// At most `kMaxRanks` ranks in all.
+/// Groups of ranks, or pairs: `{{0,1},{2,3}}`, `{}` (empty: all), the iota form
+/// `[2,8]<=[16]`, `[8,2]<=[2,8]T(1,0)`, or axes of a mesh
+/// `mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)) {'y'}`. Throws Error without a
+/// position. At most `kMaxRanks` ranks in all.
 constexpr int64_t kMaxRanks = 1 << 20;
 std::vector<std::vector<int64_t>> parseGroups(std::string_view text);
 
