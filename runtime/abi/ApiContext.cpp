@@ -205,6 +205,17 @@ int32_t concord_live_status_query(concord_context *context, int32_t rank,
   return CONCORD_OK;
 }
 
+/// Whole huge pages of what collectives will touch: with pages of 4 KiB every
+/// rank's walks through its own page tables cost more than the data.
+static void preferHuge(const Context &context, void *begin, uint64_t bytes,
+                       const char *what, bool populate) {
+  if (!context.hugePages || bytes < kHugePage)
+    return;
+  uint64_t huge = makeHuge(static_cast<char *>(begin), bytes, populate);
+  context.log.write(LogLevel::Debug, "%s of %llu bytes: %llu in huge pages",
+                    what, (unsigned long long)bytes, (unsigned long long)huge);
+}
+
 int32_t concord_heap_alloc(concord_context *context, uint64_t bytes,
                            uint64_t align, void **out) {
   CONCORD_NOT_NULL(context);
@@ -225,6 +236,7 @@ int32_t concord_heap_alloc(concord_context *context, uint64_t bytes,
                   context->rank, (unsigned long long)bytes,
                   (unsigned long long)context->heap.bytesInUse(),
                   (unsigned long long)context->segment->heapBytes());
+    preferHuge(*context, *out, bytes, "heap block", true);
     return int32_t(CONCORD_OK);
   });
 }
@@ -250,6 +262,7 @@ int32_t concord_buffer_register(concord_context *context, void *pointer,
   volatile const char *at = static_cast<const char *>(pointer);
   for (uint64_t i = 0; i < bytes; i += 4096)
     (void)at[i];
+  preferHuge(*context, pointer, bytes, "registered memory", false);
   return CONCORD_OK;
 }
 

@@ -278,6 +278,126 @@ void concord::rt::beginSegment(Op &op) {
       view->start = view->staged ? 0 : op.segment;
 }
 
+namespace {
+
+/// Bytes loaded and stored for one piece: taking it costs two transfers of a
+/// line between cores, which must not show.
+constexpr uint64_t kPieceTraffic = uint64_t(256) << 10;
+/// No longer than what a low-priority operation may do at a time.
+constexpr uint64_t kPieceMost = uint64_t(32) << 10;
+constexpr uint64_t kPieceLeast = 2048;
+/// So that cores which come late still find some.
+constexpr uint64_t kPiecesWanted = 8;
+
+/// How an operation's work, over all members, is cut.
+struct Division {
+  uint64_t whole = 0; ///< length of the work, in bytes of some operand
+  uint64_t piece = 0;
+  uint64_t traffic = 0; ///< bytes loaded and stored per byte of it
+};
+
+Division divide(const Op &op) {
+  const OpRequest &r = op.request;
+  uint64_t p = uint64_t(op.comm->size);
+  Division d;
+  switch (r.kind) {
+  case Kind::AllReduce:
+    d = {r.chunk, 0, 2 * p};
+    break;
+  case Kind::Reduce:
+  case Kind::Broadcast:
+    d = {r.chunk, 0, p + 1};
+    break;
+  case Kind::ReduceScatter:
+  case Kind::AllGather:
+    d = {r.chunk * p, 0, p + 1};
+    break;
+  case Kind::Gather:
+  case Kind::Scatter:
+    d = {r.chunk * p, 0, 2};
+    break;
+  case Kind::AllToAll:
+    d = {r.chunk * p * p, 0, 2};
+    break;
+  default:
+    return d;
+  }
+  uint64_t piece = std::min(kPieceTraffic / d.traffic, kPieceMost);
+  piece = std::min(piece, std::max(d.whole / kPiecesWanted, kPieceLeast));
+  d.piece = (piece + 63) / 64 * 64;
+  return d;
+}
+
+} // namespace
+
+uint64_t concord::rt::numPieces(const Op &op) {
+  Division d = divide(op);
+  return d.piece ? (d.whole + d.piece - 1) / d.piece : 0;
+}
+
+uint64_t concord::rt::workPiece(const Op &op, uint64_t piece) {
+  const OpRequest &r = op.request;
+  Comm &comm = *op.comm;
+  int size = comm.size;
+  Division d = divide(op);
+  uint64_t begin = piece * d.piece;
+  uint64_t end = std::min(begin + d.piece, d.whole);
+  SpreadFunction spread = op.streamed ? comm.context->arithmetic->streamSpread
+                                      : comm.context->arithmetic->spread;
+  // Within one chunk at a time; `block` counts chunks.
+  for (uint64_t at = begin; at < end;) {
+    uint64_t block = at / r.chunk, from = at % r.chunk;
+    uint64_t n = std::min(end - at, r.chunk - from);
+    at += n;
+    auto copy = [&](int to, uint64_t toChunk, int source, uint64_t fromChunk) {
+      View target = comm.out[to], view = comm.in[source];
+      target.start += from;
+      view.start += from;
+      copyLinear(target, toChunk * target.pitch, view, fromChunk * view.pitch,
+                 n, spread);
+    };
+    auto carry = [&](int source, uint64_t chunk, int first, int last) {
+      uint64_t offsets[kMaxRanks];
+      for (int i = first; i < last; ++i)
+        offsets[i] = chunk * comm.out[i].pitch;
+      spreadTo(op, comm.in[source], 0, comm.out.data(), offsets, first, last,
+               from, n);
+    };
+    switch (r.kind) {
+    case Kind::AllReduce:
+      reduceTo(op, 0, comm.out.data(), 0, size, from, n);
+      break;
+    case Kind::Reduce:
+      reduceTo(op, 0, comm.out.data(), r.root, r.root + 1, from, n);
+      break;
+    case Kind::ReduceScatter:
+      reduceTo(op, int(block), comm.out.data(), int(block), int(block) + 1,
+               from, n);
+      break;
+    case Kind::Broadcast:
+      carry(r.root, 0, 0, size);
+      break;
+    case Kind::AllGather:
+      carry(int(block), block, 0, size);
+      break;
+    case Kind::Gather:
+      carry(int(block), block, r.root, r.root + 1);
+      break;
+    case Kind::Scatter:
+      copy(int(block), 0, r.root, block);
+      break;
+    case Kind::AllToAll: {
+      uint64_t to = block / uint64_t(size), source = block % uint64_t(size);
+      copy(int(to), source, int(source), to);
+      break;
+    }
+    default:
+      break;
+    }
+  }
+  return (end - begin) * d.traffic;
+}
+
 bool concord::rt::workDirect(Op &op, uint64_t quantum) {
   Comm &comm = *op.comm;
   const OpRequest &r = op.request;

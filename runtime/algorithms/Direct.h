@@ -97,6 +97,11 @@ void openLocal(Op &op);
 void beginSegment(Op &op);
 /// Do up to `quantum` bytes of this member's share. True when it is done.
 bool workDirect(Op &op, uint64_t quantum);
+/// The pieces into which a claimed operation is divided, the same at all
+/// members; 0 when the kind is not divided in this way.
+uint64_t numPieces(const Op &op);
+/// Do one of them, whosever share it is in. The bytes that were moved.
+uint64_t workPiece(const Op &op, uint64_t piece);
 /// The same where views may lie in other processes (View::process): 1 done, 0
 /// not yet, -1 an error (errno) with the member `failed`.
 int moveAcross(Op &op, uint64_t quantum, int &failed);

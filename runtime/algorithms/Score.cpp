@@ -14,6 +14,7 @@
 #include "engine/Op.h"
 
 #include <cstdlib>
+#include <iterator>
 
 using namespace concord;
 using namespace concord::rt;
@@ -108,7 +109,7 @@ std::vector<Score> concord::rt::parseScores(const std::string &text) {
       wrong(part, "'" + fields[1] + "' is no range of bytes");
     bool known = false;
     std::string all;
-    for (int form = 0; form <= int(Form::SingleCopy); ++form) {
+    for (int form = 0; form < int(std::size(kForms)); ++form) {
       all += (all.empty() ? "" : ", ") + std::string(kForms[form][0]);
       if (fields[2] == kForms[form][0]) {
         score.form = Form(form);

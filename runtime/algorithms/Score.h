@@ -26,6 +26,7 @@ namespace concord::rt {
   X(Automatic, "auto", "as the runtime would choose")                          \
   X(Flat, "flat", "inputs are copied into the slots; one round of flags")      \
   X(Direct, "direct", "peers' buffers are read and written where they lie")    \
+  X(Claimed, "claimed", "whoever runs takes the next piece of the work")       \
   X(Staged, "staged", "operands outside the heap go through staging memory")   \
   X(SingleCopy, "single_copy",                                                 \
     "operands outside the heap are copied from process to process")

@@ -329,6 +329,7 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     checkPeers(*context);
     checkDevices(*context);
     logRanks(*context);
+    context->hugePages = envInteger("CONCORD_HUGE_PAGES") != 0;
     context->scores = parseScores(envText("CONCORD_ALGORITHM"));
     context->singleCopy = envBytes("CONCORD_SINGLE_COPY");
     if (!readsPeers(*context))

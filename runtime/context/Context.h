@@ -56,6 +56,7 @@ struct concord_comm {
   uint64_t instances = 0; ///< collectives issued
   uint32_t logDomain = 0; ///< its line in the issue log
   uint64_t tick = 0;      ///< phases finished, the same at all members
+  uint64_t claims = 0;    ///< pieces that all finished operations had
   uint64_t known = 0;     ///< all members have published at least this sequence
   int32_t status = 0;     ///< first error; it is broken then
   std::string firstError;
@@ -131,6 +132,7 @@ struct concord_context {
   std::vector<std::string> deviceKinds; ///< by rank
   uint64_t alignment = 64;              ///< that suits the devices of all ranks
   std::unique_ptr<concord::rt::Leader> leader; ///< rank 0, during bring-up
+  bool hugePages = true;                       ///< CONCORD_HUGE_PAGES
   uint64_t cacheBytes = 0;                     ///< of the last level
   uint64_t singleCopy = 0; ///< operands outside the heap: least bytes, ~0 never
   const concord::rt::Arithmetic *arithmetic = nullptr;

@@ -54,6 +54,7 @@ struct Wire {
   uint64_t inAddress, outAddress; ///< in its own process
   uint64_t across; ///< 1: peers may copy from and to these addresses
   uint64_t flat;   ///< 1: its input follows, at kFlatOffset
+  uint64_t claims; ///< 1: both operands are in the heap, anyone may do the work
   /// Uneven all_to_all: per member, displacement and bytes of what it is sent.
   uint64_t sendDisplacement[kMaxRanks], sendBytes[kMaxRanks];
 };
@@ -240,6 +241,15 @@ bool copiesAcross(Kind kind) {
   }
 }
 
+/// True when whoever runs should take the next piece of the work, if all
+/// operands are in the heap.
+bool mayClaim(const Op &op) {
+  const OpRequest &r = op.request;
+  return (op.form == Form::Claimed ||
+          (op.form == Form::Automatic && op.comm->context->oversubscribed)) &&
+         !uneven(r) && !copies(r) && numPieces(op) != 0;
+}
+
 void publish(Op &op) {
   Comm &comm = *op.comm;
   Slot &slot = comm.block.members[comm.me].slots[op.sequence & 1];
@@ -251,21 +261,29 @@ void publish(Op &op) {
     Segment &segment = *comm.context->segment;
     Wire &wire = *reinterpret_cast<Wire *>(slot.payload);
     bool staged = false;
+    bool claims = mayClaim(op);
     auto operand = [&](const concord_buffer &buffer, bool input) {
       bool remote = input ? inputIsRemote(r.kind) : outputIsRemote(r.kind);
       bool optional = !input && r.kind == Kind::Broadcast;
-      if ((!remote && !optional) || !uses(op, comm.me, input))
+      if ((!remote && !optional && !claims) || !uses(op, comm.me, input))
         return WireOperand{0, 0, 0, 0};
       uint64_t offset = comm.context->stageAlways
                             ? kStaged
                             : segment.offsetOf(buffer.base, extent(op, input));
-      staged |= offset == kStaged && !optional;
+      if (offset == kStaged) {
+        claims = false;
+        staged |= remote;
+        // Nobody else touches it in any other form.
+        if (!remote && !optional)
+          return WireOperand{0, 0, 0, 0};
+      }
       return WireOperand{offset, buffer.outer, buffer.inner_bytes,
                          buffer.stride_bytes};
     };
     wire.in = operand(r.in, true);
     wire.out = operand(r.out, false);
     wire.copies = copies(r);
+    wire.claims = claims && !staged;
     wire.inAddress = reinterpret_cast<uintptr_t>(r.in.base);
     wire.outAddress = reinterpret_cast<uintptr_t>(r.out.base);
     // Only where nobody reduces or shares does the kernel's copy gain anything.
@@ -371,6 +389,54 @@ bool allFlat(const Op &op) {
   return true;
 }
 
+/// True when all members let whoever runs do the work.
+bool allClaim(const Op &op) {
+  const Comm &comm = *op.comm;
+  if (op.comm->size == 1)
+    return false;
+  for (int member = 0; member < comm.size; ++member)
+    if (!wireOf(comm, member, op.sequence).claims)
+      return false;
+  return true;
+}
+
+/// Take and do pieces until none is left, or for about `quantum` bytes.
+/// Blocked: none is left, but peers may be at theirs.
+Progress workClaimed(Op &op, uint64_t quantum) {
+  Comm &comm = *op.comm;
+  Claims &claims = *comm.block.claims;
+  auto &holding = comm.block.members[comm.me].holding;
+  uint64_t next = claims.next.load(std::memory_order_relaxed);
+  for (uint64_t moved = 0; next < op.claimsEnd;) {
+    if (next < comm.claims) {
+      fail(CONCORD_ERROR_CORRUPT, "%s: the count of pieces is %llu, below %llu",
+           describe(op).c_str(), (unsigned long long)next,
+           (unsigned long long)comm.claims);
+      breakComm(op, CONCORD_ERROR_CORRUPT);
+      return Progress::Done;
+    }
+    if (moved >= quantum)
+      return Progress::Advanced;
+    if (!claims.next.compare_exchange_weak(next, next + 1,
+                                           std::memory_order_relaxed))
+      continue;
+    holding.store(next + 1, std::memory_order_relaxed);
+    moved += workPiece(op, next - comm.claims) / 2 / uint64_t(comm.size);
+    if (op.streamed)
+      streamFence();
+    // Acquire, too: who sees the last count sees what all have done.
+    claims.finished.fetch_add(1, std::memory_order_acq_rel);
+    holding.store(0, std::memory_order_relaxed);
+    next = claims.next.load(std::memory_order_relaxed);
+  }
+  return Progress::Blocked;
+}
+
+bool claimsFinished(const Op &op) {
+  return op.comm->block.claims->finished.load(std::memory_order_acquire) >=
+         op.claimsEnd;
+}
+
 /// Build the views of all members from their slots. False after breakComm.
 bool openViews(Op &op) {
   Comm &comm = *op.comm;
@@ -424,16 +490,16 @@ bool openViews(Op &op) {
   op.segment = 0;
   op.part = longest; // the whole length, for the segment loop
   // What decides how the work is divided has to be the same at all members.
-  op.shared = r.kind == Kind::Broadcast && !op.anyStaged && !op.across &&
-              !outside &&
+  op.shared = r.kind == Kind::Broadcast && !op.claimed && !op.anyStaged &&
+              !op.across && !outside &&
               wireOf(comm, (r.root + 1) % comm.size, op.sequence).cold;
 
   for (int member = 0; member < comm.size; ++member)
     for (bool input : {true, false}) {
       View &view = input ? comm.in[member] : comm.out[member];
       view = View{};
-      bool remote =
-          input ? inputIsRemote(r.kind) : outputIsRemote(r.kind) || op.shared;
+      bool remote = op.claimed || (input ? inputIsRemote(r.kind)
+                                         : outputIsRemote(r.kind) || op.shared);
       if (!uses(op, member, input) || (!remote && member != comm.me))
         continue;
       const Wire &wire = wireOf(comm, member, op.sequence);
@@ -700,6 +766,7 @@ static void noteForm(const Op &op) {
   bool inSlots = op.inlined || op.flat;
   op.comm->last = {op.request.kind,
                    inSlots        ? Form::Flat
+                   : op.claimed   ? Form::Claimed
                    : op.across    ? Form::SingleCopy
                    : op.anyStaged ? Form::Staged
                                   : Form::Direct,
@@ -710,7 +777,8 @@ static void noteForm(const Op &op) {
                    op.cold,
                    op.streamed,
                    op.shared,
-                   op.exchange};
+                   op.exchange,
+                   op.comm->context->oversubscribed};
 }
 
 std::string concord::rt::formOf(const Comm &comm) {
@@ -731,6 +799,12 @@ std::string concord::rt::formOf(const Comm &comm) {
            std::to_string(kFlatMost) +
            " B copies cost less than misses on "
            "peers' pages";
+  case Form::Claimed:
+    text += "all operands are in the heap, and ranks outnumber cores: nobody "
+            "has to run once more for its share";
+    if (last.streamed)
+      text += "; stores go past the caches";
+    return text;
   case Form::Staged:
     return text + "an operand of some member is outside the heap";
   case Form::SingleCopy:
@@ -819,12 +893,28 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
         op.state = Op::State::Done;
         return Progress::Done;
       }
+      op.claimed = allClaim(op);
+      if (op.claimed) {
+        op.claimsEnd = comm.claims + numPieces(op);
+        // Late, and others have done it all.
+        if (claimsFinished(op)) {
+          op.state = Op::State::Settle;
+          continue;
+        }
+      }
       if (comm.size == 1) {
         openLocal(op);
       } else if (!openViews(op)) {
         return Progress::Done;
       }
       op.streamed = !op.anyStaged && !op.across && (op.cold || op.shared);
+      if (op.claimed) {
+        // Whoever works stores to all.
+        for (int member = 0; member < comm.size; ++member)
+          op.streamed |= wireOf(comm, member, op.sequence).cold != 0;
+        op.state = Op::State::Work;
+        continue;
+      }
       op.state = Op::State::CopyIn;
       [[fallthrough]];
     }
@@ -842,6 +932,13 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       op.state = Op::State::Work;
       [[fallthrough]];
     case Op::State::Work:
+      if (op.claimed) {
+        Progress result = workClaimed(op, quantum);
+        if (result != Progress::Blocked)
+          return result;
+        op.state = Op::State::Settle;
+        continue;
+      }
       if (op.across) {
         Progress result = workAcross(op, quantum);
         if (result != Progress::Done)
@@ -858,6 +955,15 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       op.state = Op::State::Settle;
       [[fallthrough]];
     case Op::State::Settle:
+      if (op.claimed) {
+        if (!claimsFinished(op))
+          return Progress::Blocked;
+        comm.claims = op.claimsEnd;
+        claimNextSlot(comm, op.sequence, 128);
+        noteForm(op);
+        op.state = Op::State::Done;
+        return Progress::Done;
+      }
       if (comm.size > 1 && !ticksReady(op))
         return Progress::Blocked;
       if (op.anyStaged)
@@ -897,8 +1003,13 @@ uint64_t concord::rt::missingMembers(const Op &op) {
       late = needs(op, r) &&
              member.slots[op.sequence & 1].sequence.load() < op.sequence;
       break;
-    case Op::State::Staged:
     case Op::State::Settle:
+      if (op.claimed) {
+        late = member.holding.load() != 0;
+        break;
+      }
+      [[fallthrough]];
+    case Op::State::Staged:
       late = member.tick.load() < comm.tick;
       break;
     default:
@@ -906,5 +1017,9 @@ uint64_t concord::rt::missingMembers(const Op &op) {
     }
     mask |= uint64_t(late) << r;
   }
+  // A piece may be taken and not be anybody's yet.
+  if (op.claimed && op.state == Op::State::Settle && !mask)
+    for (int r = 0; r < comm.size; ++r)
+      mask |= uint64_t(r != comm.me) << r;
   return mask;
 }

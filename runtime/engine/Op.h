@@ -101,6 +101,7 @@ struct Op {
   bool shared = false;   ///< broadcast: every member carries a share to all
   bool across = false;   ///< copies go straight from process to process
   bool exchange = false; ///< all_to_all: in place at all members
+  bool claimed = false;  ///< whoever runs takes the next piece of the work
   bool busy = false;     ///< inside a kernel's step
   int32_t status = 0;
 
@@ -109,6 +110,7 @@ struct Op {
   uint64_t position = 0;     ///< progress of Work
   int peerIndex = 0;         ///< progress of Work over peers
   int seen = 0;              ///< members found ready so far
+  uint64_t claimsEnd = 0;    ///< claimed: the count at which it is finished
   uint64_t ticket = 0;       ///< point-to-point: number of the message
   uint64_t part = 0;         ///< point-to-point: number of the part in flight
   uint64_t partBytes = 0;
@@ -134,7 +136,7 @@ struct Op {
   void reset() {
     state = State::Idle;
     inlined = flat = anyStaged = cold = streamed = shared = exchange = across =
-        started = false;
+        claimed = started = false;
     admitted = false;
     launch = 0;
     record = nullptr;
@@ -158,7 +160,7 @@ struct LastForm {
   uint64_t bytes = 0; ///< of this member's input
   bool asked = false; ///< by CONCORD_ALGORITHM
   bool inlined = false, foreign = false, cold = false, streamed = false;
-  bool shared = false, exchange = false;
+  bool shared = false, exchange = false, outnumbered = false;
 };
 
 const char *kindName(Kind kind);

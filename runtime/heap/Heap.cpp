@@ -84,3 +84,21 @@ bool Heap::release(void *pointer) {
   free.emplace(offset, bytes);
   return true;
 }
+
+uint64_t concord::rt::makeHuge(char *begin, uint64_t bytes, bool populate) {
+  // Numbers of the kernel's, which older headers lack.
+  constexpr int kPopulateWrite = 23, kCollapse = 25;
+  auto at = reinterpret_cast<uintptr_t>(begin);
+  uint64_t skip = -at & (kHuge - 1);
+  if (bytes < skip + kHuge)
+    return 0;
+  uint64_t whole = (bytes - skip) / kHuge * kHuge, made = 0;
+  // Piece by piece: when memory for huge pages runs out, the former stay.
+  for (; made < whole; made += kHuge) {
+    char *page = begin + skip + made;
+    if ((populate && ::madvise(page, kHuge, kPopulateWrite) != 0) ||
+        ::madvise(page, kHuge, kCollapse) != 0)
+      break;
+  }
+  return made;
+}

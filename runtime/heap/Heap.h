@@ -36,6 +36,11 @@ private:
   uint64_t used = 0;
 };
 
+/// Make the whole huge pages of [begin, begin + bytes) huge, as far as the
+/// system gives them, whatever its default is; the contents stay. What was
+/// never touched is made present first if `populate`. Bytes that are huge now.
+uint64_t makeHuge(char *begin, uint64_t bytes, bool populate);
+
 } // namespace concord::rt
 
 #endif // CONCORD_RUNTIME_HEAP_HEAP_H

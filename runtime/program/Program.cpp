@@ -142,6 +142,8 @@ char *concord::rt::reserveMemory(concord_program &program, uint64_t bytes,
   program.heapBlocks.push_back(block);
   // Written, not only looked at: a page that was only read is a zero page.
   std::memset(block, 0, bytes);
+  if (program.context->hugePages)
+    makeHuge(block, bytes, false);
   return block;
 }
 

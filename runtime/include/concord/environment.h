@@ -89,6 +89,10 @@ typedef enum concord_variable_reader {
     "0.1", 0, "", "HCCL_BUFFSIZE",                                             \
     "Address space of the symmetric heap, per rank; only what is touched "     \
     "costs memory.")                                                           \
+  X("CONCORD_HUGE_PAGES", RUNTIME, INTEGER, 0, 1, "", "1", "0.1", 0, "", "",   \
+    "1: blocks of the heap of 2 MiB and more, and registered memory, are "     \
+    "made present at once, in huge pages where the system has them; 0: page "  \
+    "by page, when touched.")                                                  \
   X("CONCORD_ISSUE_LOG", RUNTIME, FOLDER, 0, 0, "", "", "0.1", 0,              \
     "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "ASCEND_PROCESS_LOG_PATH",              \
     "Folder in which every rank leaves its issue log for comm-doctor, when "   \

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the members of a communicator share. Every line has one writer, and
-// nothing is ever read-modify-written on the fast path.
+// What the members of a communicator share. Every line has one writer but for
+// the counters of claims, and nothing else is ever read-modify-written on the
+// fast path.
 //
 // Slots. Operation number s of a communicator uses slot s mod 2 of every
 // member. A member fills its slot (a small payload itself, or a description of
@@ -18,6 +19,14 @@
 // Ticks. An operation that reads or writes peers' memory is divided into
 // phases; a member that has finished phase n stores n to its `tick` and goes on
 // when all ticks have reached n. All members count the same phases.
+//
+// Claims. Where ranks outnumber cores, an operation must not wait until every
+// member has run once more: its work is cut into pieces, and who runs takes the
+// next one, whosever share it is. `next` and `finished` count the pieces of all
+// operations; they alone are read-modify-written, once a piece. All members
+// know how many pieces an operation has, so each knows at which count it ends.
+// A piece is taken by compare-and-swap below that end: one that was late, and
+// finds its operation finished, takes nothing of the next.
 //
 // Mailboxes, one per ordered pair of members, carry point-to-point messages:
 // `posted` is written by the sender, `taken` by the receiver.
@@ -49,6 +58,8 @@ struct alignas(128) Slot {
 
 struct alignas(128) Member {
   std::atomic<uint64_t> tick;
+  /// Number of the piece that it works on, from 1, or 0. For those who wait.
+  std::atomic<uint64_t> holding;
   Slot slots[2];
 };
 
@@ -60,6 +71,12 @@ struct alignas(128) Mailbox {
   uint64_t outer, inner, stride; ///< its layout when it lies in the segment
   unsigned char payload[kMailboxPayload];
   alignas(128) std::atomic<uint64_t> taken;
+};
+
+/// Pieces of work, over all operations that are divided in this way.
+struct alignas(128) Claims {
+  std::atomic<uint64_t> next; ///< taken
+  alignas(128) std::atomic<uint64_t> finished;
 };
 
 struct alignas(128) CommHeader {
@@ -75,6 +92,7 @@ static_assert(sizeof(CommHeader) == 128);
 /// A view of the block of a communicator of `size` members.
 struct CommBlock {
   CommHeader *header = nullptr;
+  Claims *claims = nullptr;
   Member *members = nullptr;
   Mailbox *mailboxes = nullptr;
   int size = 0;
@@ -82,11 +100,13 @@ struct CommBlock {
   CommBlock() = default;
   CommBlock(char *base, int size)
       : header(reinterpret_cast<CommHeader *>(base)),
-        members(reinterpret_cast<Member *>(base + sizeof(CommHeader))),
+        claims(reinterpret_cast<Claims *>(base + sizeof(CommHeader))),
+        members(reinterpret_cast<Member *>(claims + 1)),
         mailboxes(reinterpret_cast<Mailbox *>(members + size)), size(size) {}
 
   static uint64_t bytes(int size) {
-    uint64_t n = sizeof(CommHeader) + uint64_t(size) * sizeof(Member) +
+    uint64_t n = sizeof(CommHeader) + sizeof(Claims) +
+                 uint64_t(size) * sizeof(Member) +
                  uint64_t(size) * size * sizeof(Mailbox);
     return (n + 4095) / 4096 * 4096;
   }

@@ -202,6 +202,24 @@ protected:
   ~PastTheCaches() override { ::unsetenv("CONCORD_CACHE_BYTES"); }
 };
 
+/// The same in one form where it can be had, whatever the runtime would choose.
+struct Forced {
+  const char *form;
+  int ranks;
+};
+class OneForm : public ::testing::TestWithParam<Forced> {
+protected:
+  OneForm() {
+    std::string text;
+    for (const char *kind :
+         {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+          "broadcast", "reduce", "gather", "scatter"})
+      text += std::string(kind) + ":0-inf:" + GetParam().form + ";";
+    ::setenv("CONCORD_ALGORITHM", text.c_str(), 1);
+  }
+  ~OneForm() override { ::unsetenv("CONCORD_ALGORITHM"); }
+};
+
 } // namespace
 
 static void reductionsOfEveryKind(int ranks, bool longOnes) {
@@ -262,6 +280,9 @@ TEST_P(Collectives, ReductionsOfEveryKind) {
 }
 TEST_P(PastTheCaches, ReductionsOfEveryKind) {
   reductionsOfEveryKind(GetParam(), true);
+}
+TEST_P(OneForm, ReductionsOfEveryKind) {
+  reductionsOfEveryKind(GetParam().ranks, true);
 }
 
 static void movesOfEveryKind(int ranks) {
@@ -353,6 +374,7 @@ static void movesOfEveryKind(int ranks) {
 }
 TEST_P(Collectives, MovesOfEveryKind) { movesOfEveryKind(GetParam()); }
 TEST_P(PastTheCaches, MovesOfEveryKind) { movesOfEveryKind(GetParam()); }
+TEST_P(OneForm, MovesOfEveryKind) { movesOfEveryKind(GetParam().ranks); }
 
 TEST_P(Collectives, UnevenKinds) {
   runRanks(GetParam(), [](Rank &rank) {
@@ -472,11 +494,21 @@ static void sameBitsEverywhere(int ranks) {
 }
 TEST_P(Collectives, SameBitsEverywhere) { sameBitsEverywhere(GetParam()); }
 TEST_P(PastTheCaches, SameBitsEverywhere) { sameBitsEverywhere(GetParam()); }
+TEST_P(OneForm, SameBitsEverywhere) { sameBitsEverywhere(GetParam().ranks); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, PastTheCaches, ::testing::Values(2, 3),
                          [](const auto &info) {
                            return std::to_string(info.param);
                          });
+// Ranks that outnumber the cores take pieces, others have shares.
+INSTANTIATE_TEST_SUITE_P(
+    Forms, OneForm,
+    ::testing::Values(Forced{"claimed", 2}, Forced{"claimed", 3},
+                      Forced{"claimed", 8}, Forced{"direct", 3},
+                      Forced{"direct", 8}),
+    [](const auto &info) {
+      return info.param.form + std::to_string(info.param.ranks);
+    });
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
                          ::testing::Values(1, 2, 3, 4, 5, 8),
                          [](const auto &info) {
