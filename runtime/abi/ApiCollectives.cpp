@@ -35,7 +35,10 @@ concord_buffer dense(const void *base, uint64_t bytes, uint64_t chunks = 1) {
 /// What a call asks for, before it is known where the operation lives.
 struct Call {
   Comm &comm;
-  OpRequest r;
+  /// What a call on stream NULL runs. The request is written where it is used:
+  /// copying what was just stored in smaller pieces stalls the processor.
+  Op own;
+  OpRequest &r = own.request;
   /// Counts in elements, one per member, or null.
   const uint64_t *send = nullptr, *receive = nullptr;
   const int32_t *pairs = nullptr;
@@ -114,16 +117,14 @@ int32_t Call::run(concord_stream *stream) {
                 "stream and communicator belong to different contexts");
   if (!stream && context.groupDepth == 0 && !receive && !pairs) {
     // The pool's operation has room for lists; this one needs none.
-    Op op;
-    op.request = r;
-    if (int32_t status = prepare(op, comm))
+    if (int32_t status = prepare(own, comm))
       return status;
     if (context.gate) {
-      int32_t status = guarded([&] { return passGate(comm, op); });
+      int32_t status = guarded([&] { return passGate(comm, own); });
       if (status != CONCORD_OK)
         return status;
     }
-    return decide(runNow(op));
+    return decide(runNow(own));
   }
   return guarded([&] {
     if (context.gate && context.groupDepth && !isMessage())

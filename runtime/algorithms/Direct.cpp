@@ -89,10 +89,10 @@ void reduceTo(const Op &op, int chunk, View *outputs, int first, int last,
 }
 
 /// Copy a piece of this member's or the root's input to the outputs
-/// [first, last), reading it once.
+/// [first, last) but for `without`, reading it once.
 void spreadTo(const Op &op, const View &source, uint64_t sourceOffset,
               const View *outputs, const uint64_t *targetOffsets, int first,
-              int last, uint64_t from, uint64_t bytes) {
+              int last, uint64_t from, uint64_t bytes, int without = -1) {
   void *targets[kMaxRanks];
   while (bytes) {
     uint64_t run = bytes;
@@ -103,7 +103,7 @@ void spreadTo(const Op &op, const View &source, uint64_t sourceOffset,
     int count = 0;
     for (int r = first; r < last; ++r) {
       char *target = at(outputs[r], targetOffsets[r], from, run);
-      if (target != begin)
+      if (target != begin && r != without)
         targets[count++] = target;
     }
     if (count)
@@ -170,11 +170,29 @@ static View ownView(const concord_buffer &buffer) {
   return view;
 }
 
+/// Bytes of one's own that are moved before peers are heard of: not so many
+/// that one who is ready waits for them.
+static constexpr uint64_t kOwnMost = uint64_t(32) << 10;
+
+/// Ask for what will be read soon, if it is in one piece.
+static void fetch(const View &view, uint64_t offset, uint64_t bytes) {
+  if (view.outer > 1)
+    return;
+  for (uint64_t i = 0; i < bytes; i += 64)
+    __builtin_prefetch(view.base + offset + i);
+}
+
 static View payloadView(const unsigned char *payload, uint64_t chunk) {
   View view;
   view.base = reinterpret_cast<char *>(const_cast<unsigned char *>(payload));
   view.inner = view.pitch = chunk;
   return view;
+}
+
+/// True when this member's chunk of its own input stays where it is: no peer
+/// needs it.
+static bool keepsOwnChunk(const OpRequest &r) {
+  return chunked(r.kind, true) && r.in.outer == 1;
 }
 
 void concord::rt::packInline(const Op &op, unsigned char *payload) {
@@ -183,11 +201,22 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
     return;
   if (r.in.outer == 1) {
     uint64_t bytes = r.chunk * (chunked(r.kind, true) ? op.comm->size : 1);
-    void *target = payload;
-    if (bytes < 1024)
-      std::memcpy(payload, r.in.base, bytes);
-    else
-      op.comm->context->arithmetic->spread(r.in.base, &target, 1, bytes);
+    const char *from = static_cast<const char *>(r.in.base);
+    auto pack = [&](uint64_t begin, uint64_t end) {
+      void *target = payload + begin;
+      if (end - begin < 1024)
+        std::memcpy(target, from + begin, end - begin);
+      else
+        op.comm->context->arithmetic->spread(from + begin, &target, 1,
+                                             end - begin);
+    };
+    if (keepsOwnChunk(r)) {
+      uint64_t own = r.chunk * uint64_t(op.comm->me);
+      pack(0, own);
+      pack(own + r.chunk, bytes);
+    } else {
+      pack(0, bytes);
+    }
     return;
   }
   View from = ownView(r.in), to = payloadView(payload, r.chunk);
@@ -202,12 +231,13 @@ void concord::rt::finishInline(const Op &op, uint64_t begin) {
   if (r.chunk == 0 || !uses(op, comm.me, false))
     return;
   auto payload = [&](int member) {
-    return comm.block.members[member].slots[op.sequence & 1].payload + begin;
+    return comm.block.members[member].slot(op.sequence).payload + begin;
   };
   View out = ownView(r.out);
   auto take = [&](int member, int chunk, int toChunk) {
-    copyLinear(out, toChunk * out.pitch, payloadView(payload(member), r.chunk),
-               chunk * r.chunk, r.chunk);
+    View from = member == comm.me ? ownView(r.in)
+                                  : payloadView(payload(member), r.chunk);
+    copyLinear(out, toChunk * out.pitch, from, chunk * from.pitch, r.chunk);
   };
   switch (r.kind) {
   case Kind::AllReduce:
@@ -216,7 +246,9 @@ void concord::rt::finishInline(const Op &op, uint64_t begin) {
     uint64_t offset = r.kind == Kind::ReduceScatter ? comm.me * r.chunk : 0;
     const void *sources[kMaxRanks];
     for (int i = 0; i < comm.size; ++i)
-      sources[i] = payload(i) + offset;
+      sources[i] = i == comm.me && keepsOwnChunk(r)
+                       ? static_cast<const unsigned char *>(r.in.base) + offset
+                       : payload(i) + offset;
     size_t count = r.chunk / dtypeSize(r.dtype);
     if (r.out.outer == 1) {
       op.reduce(sources, comm.size, r.out.base, count);
@@ -252,6 +284,41 @@ void concord::rt::finishInline(const Op &op, uint64_t begin) {
       }
     for (uint64_t row = 0; row < r.out.outer; ++row)
       std::memset(out.base + row * out.stride, 0, out.inner);
+    return;
+  }
+  default:
+    return;
+  }
+}
+
+void concord::rt::workOwn(Op &op) {
+  const OpRequest &r = op.request;
+  Comm &comm = *op.comm;
+  if (uneven(r) || r.chunk > kOwnMost || comm.size == 1)
+    return;
+  View in = ownView(r.in), out = ownView(r.out);
+  uint64_t me = uint64_t(comm.me);
+  switch (r.kind) {
+  case Kind::AllToAll:
+    if (r.in.base == r.out.base)
+      return;
+    copyLinear(out, me * out.pitch, in, me * in.pitch, r.chunk,
+               op.cold ? comm.context->arithmetic->streamSpread
+                       : comm.context->arithmetic->spread);
+    op.ownDone = true;
+    return;
+  case Kind::AllGather:
+    copyLinear(out, me * out.pitch, in, 0, r.chunk,
+               op.cold ? comm.context->arithmetic->streamSpread
+                       : comm.context->arithmetic->spread);
+    op.ownDone = true;
+    return;
+  case Kind::ReduceScatter:
+    fetch(in, me * in.pitch, r.chunk);
+    return;
+  case Kind::AllReduce: {
+    uint64_t begin = shareBegin(r.chunk, comm.me, comm.size);
+    fetch(in, begin, shareBegin(r.chunk, comm.me + 1, comm.size) - begin);
     return;
   }
   default:
@@ -441,7 +508,7 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
                      for (int i = first; i < last; ++i)
                        offsets[i] = chunkOffset(op, comm.out[i], me);
                      spreadTo(op, comm.in[me], 0, comm.out.data(), offsets,
-                              first, last, from, n);
+                              first, last, from, n, op.ownDone ? me : -1);
                    });
   }
   case Kind::AllToAll:
@@ -463,6 +530,8 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
       if (++op.peerIndex < size && length)
         return false;
     }
+    if (op.ownDone && op.peerIndex == 0)
+      op.peerIndex = 1;
     while (op.peerIndex < size) {
       int from = (me + op.peerIndex) % size;
       const View &in = comm.in[from];

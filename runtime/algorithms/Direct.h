@@ -89,7 +89,11 @@ void copyLinear(const View &to, uint64_t toOffset, const View &from,
 void packInline(const Op &op, unsigned char *payload);
 /// Compute this member's output from the payloads of all slots, which begin
 /// `offset` bytes behind the slots' own.
-void finishInline(const Op &op, uint64_t offset = 0);
+void finishInline(const Op &op, uint64_t offset);
+
+/// Do, or get ready, what needs nothing of a peer; sets op.ownDone when this
+/// member's chunk has gone to its own output.
+void workOwn(Op &op);
 
 /// Views of a group of one: its own operands, wherever they lie.
 void openLocal(Op &op);

@@ -67,6 +67,10 @@ struct concord_comm {
   bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   concord::rt::LastForm last;
+  /// The functions of the last reduction, and which it was.
+  uint32_t reduceKey = ~0u;
+  concord::rt::ReduceFunction reduce = nullptr;
+  concord::rt::StoreFunction reduceStored = nullptr, reduceStreamed = nullptr;
   concord::rt::View ownStaged[2]; ///< this member's staged input and output
   std::vector<uint64_t> peerDisplacement;          ///< uneven all_to_all
   std::vector<uint64_t> sendTicket, receiveTicket; ///< messages begun, per peer
@@ -206,7 +210,11 @@ public:
       context.mutex.lock();
       held = true;
     } else {
-      held = !context.inside.exchange(true, std::memory_order_acquire);
+      // Not an exchange: that would wait until every flag this thread has
+      // stored is in memory. A thread that stays inside is seen all the same.
+      held = !context.inside.load(std::memory_order_relaxed);
+      if (held)
+        context.inside.store(true, std::memory_order_relaxed);
     }
   }
   ~Entry() {

@@ -32,7 +32,7 @@ namespace {
 
 constexpr uint64_t kStaged = ~uint64_t(0);
 /// Payload up to which slots carry the data; found by comm-bench.
-constexpr uint64_t kInlineLimit = 512;
+constexpr uint64_t kInlineLimit = 1024;
 /// Output below which stores always go through the caches: the drain at the end
 /// costs more than it saves.
 constexpr uint64_t kStreamLeast = 8192;
@@ -67,9 +67,23 @@ constexpr uint64_t kFlatOffset =
 constexpr uint64_t kFlatLimit = kFlatMost;
 static_assert(kFlatOffset + kFlatLimit <= kSlotPayload);
 
+/// Where an inlined payload begins: beside the flag if it fits there, else on
+/// the next line, which costs no line more and keeps every access within one.
+uint64_t inlineOffset(const Op &op) {
+  return op.payload <= 64 - offsetof(Slot, payload)
+             ? 0
+             : 64 - offsetof(Slot, payload);
+}
+
 Wire &wireOf(const Comm &comm, int member, uint64_t sequence) {
   return *reinterpret_cast<Wire *>(
-      comm.block.members[member].slots[sequence & 1].payload);
+      comm.block.members[member].slot(sequence).payload);
+}
+
+/// What all members have to have published before this operation's slot is
+/// filled.
+uint64_t published(const Op &op) {
+  return op.sequence < kSlots ? 0 : op.sequence - (kSlots - 1);
 }
 
 /// Which members an inlined operation needs to hear from.
@@ -150,7 +164,9 @@ uint64_t hashBytes(const void *data, size_t bytes) {
   return hash ^ hash >> 29;
 }
 
-uint64_t rowEnd(const concord_buffer &buffer, uint64_t chunks) {
+inline uint64_t rowEnd(const concord_buffer &buffer, uint64_t chunks) {
+  if (buffer.outer == 1)
+    return buffer.inner_bytes * chunks;
   return buffer.outer == 0 ? 0
                            : (buffer.outer - 1) * buffer.stride_bytes +
                                  buffer.inner_bytes * chunks;
@@ -164,7 +180,7 @@ uint64_t sum(const uint64_t *values, int n) {
 }
 
 /// Bytes from an operand's base to its end.
-uint64_t extent(const Op &op, bool input) {
+[[gnu::always_inline]] inline uint64_t extent(const Op &op, bool input) {
   const OpRequest &r = op.request;
   if (uneven(r) && chunked(r.kind, input))
     return sum(input && r.kind == Kind::AllToAll ? r.send : r.receive,
@@ -211,11 +227,15 @@ Recency::Verdict judgeOutput(const Op &op) {
   return bytes > context.cacheBytes ? Recency::Cold : verdict;
 }
 
-/// Ask for the lines of this member's output, before anything waits for them.
-void claimOutput(const OpRequest &r, uint64_t bytes) {
+/// Ask for the lines of this member's output, before anything waits for them;
+/// only after the slot is on its way, which peers wait for.
+void claimOutput(const Op &op) {
 #if defined(__x86_64__)
+  const OpRequest &r = op.request;
   const char *at = static_cast<const char *>(r.out.base);
-  if (r.out.outer == 1)
+  uint64_t bytes =
+      r.chunk * (chunked(r.kind, false) ? uint64_t(op.comm->size) : 1);
+  if (r.out.outer == 1 && uses(op, op.comm->me, false))
     for (uint64_t i = 0; i < bytes; i += 64)
       asm volatile("prefetchw %0" : : "m"(at[i]));
 #endif
@@ -252,16 +272,17 @@ bool mayClaim(const Op &op) {
 
 void publish(Op &op) {
   Comm &comm = *op.comm;
-  Slot &slot = comm.block.members[comm.me].slots[op.sequence & 1];
+  Slot &slot = comm.block.members[comm.me].slot(op.sequence);
   slot.fingerprint = op.fingerprint;
-  if (op.inlined)
-    packInline(op, slot.payload);
-  else {
+  bool flat = false, claims = false;
+  if (op.inlined) {
+    packInline(op, slot.payload + inlineOffset(op));
+  } else {
     const OpRequest &r = op.request;
     Segment &segment = *comm.context->segment;
     Wire &wire = *reinterpret_cast<Wire *>(slot.payload);
     bool staged = false;
-    bool claims = mayClaim(op);
+    claims = mayClaim(op);
     auto operand = [&](const concord_buffer &buffer, bool input) {
       bool remote = input ? inputIsRemote(r.kind) : outputIsRemote(r.kind);
       bool optional = !input && r.kind == Kind::Broadcast;
@@ -309,11 +330,10 @@ void publish(Op &op) {
                 !comm.context->stageAlways && !uneven(r) &&
                 op.form == Form::Automatic && op.payload <= kFlatLimit &&
                 outBytes < kStreamLeast && r.kind != Kind::Barrier;
-    if (wire.flat) {
-      if (uses(op, comm.me, false))
-        claimOutput(r, outBytes);
+    flat = wire.flat;
+    claims = wire.claims;
+    if (flat)
       packInline(op, slot.payload + kFlatOffset);
-    }
     if (uneven(r)) {
       wire.longest = *std::max_element(r.receive, r.receive + comm.size);
       if (r.kind == Kind::AllToAll) {
@@ -328,6 +348,11 @@ void publish(Op &op) {
     }
   }
   slot.sequence.store(op.sequence, std::memory_order_release);
+  // What needs no peer is done while the flags travel.
+  if (flat || op.inlined)
+    claimOutput(op);
+  else if (!claims)
+    workOwn(op);
 }
 
 /// Ask for the lines of the slot that the next operation will write, while the
@@ -336,7 +361,7 @@ void publish(Op &op) {
 void claimNextSlot(const Comm &comm, uint64_t sequence, uint64_t bytes) {
 #if defined(__x86_64__)
   const char *at = reinterpret_cast<const char *>(
-      &comm.block.members[comm.me].slots[(sequence + 1) & 1]);
+      &comm.block.members[comm.me].slot(sequence + 1));
   for (uint64_t i = 0; i < bytes; i += 64)
     asm volatile("prefetchw %0" : : "m"(at[i]));
 #endif
@@ -616,11 +641,10 @@ void copyStaged(Op &op, bool input) {
 int32_t concord::rt::prepare(Op &op, Comm &comm) {
   OpRequest &r = op.request;
   op.comm = &comm;
-  const char *name = kindName(r.kind);
   size_t element = dtypeSize(r.dtype);
   auto invalid = [&](const char *what) {
-    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "%s on '%s': %s", name,
-                comm.name.c_str(), what);
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT, "%s on '%s': %s",
+                kindName(r.kind), comm.name.c_str(), what);
   };
   if (comm.destroyed)
     return invalid("the communicator was destroyed");
@@ -636,9 +660,17 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
                   r.kind == Kind::Reduce;
   op.reduce = nullptr;
   if (reducing) {
-    op.reduce = comm.context->arithmetic->reduce(r.dtype, r.reduction);
-    op.reduceStored = comm.context->arithmetic->store(r.dtype, r.reduction);
-    op.reduceStreamed = comm.context->arithmetic->stream(r.dtype, r.reduction);
+    auto key = uint32_t(r.dtype) << 8 | uint32_t(r.reduction);
+    if (comm.reduceKey != key) {
+      const Arithmetic &arithmetic = *comm.context->arithmetic;
+      comm.reduceKey = key;
+      comm.reduce = arithmetic.reduce(r.dtype, r.reduction);
+      comm.reduceStored = arithmetic.store(r.dtype, r.reduction);
+      comm.reduceStreamed = arithmetic.stream(r.dtype, r.reduction);
+    }
+    op.reduce = comm.reduce;
+    op.reduceStored = comm.reduceStored;
+    op.reduceStreamed = comm.reduceStreamed;
     if (!op.reduce)
       return invalid("this dtype does not have this reduction");
   } else {
@@ -754,8 +786,8 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
     comm.staging = comm.context->heap.allocate(2 * kStagingHalf, 4096);
     if (!comm.staging)
       return fail(CONCORD_ERROR_OUT_OF_MEMORY,
-                  "%s on '%s': the heap has no room for staging", name,
-                  comm.name.c_str());
+                  "%s on '%s': the heap has no room for staging",
+                  kindName(r.kind), comm.name.c_str());
     comm.stagingBytes = 2 * kStagingHalf;
   }
   return CONCORD_OK;
@@ -839,29 +871,28 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       op.state = Op::State::Publish;
       [[fallthrough]];
     case Op::State::Publish:
-      // The slot may still hold operation sequence - 2.
-      if (comm.known + 1 < op.sequence) {
+      // The slot may still hold operation sequence - kSlots.
+      if (uint64_t least = published(op); comm.known < least) {
         for (; op.seen < comm.size; ++op.seen)
           if (op.seen != comm.me &&
-              comm.block.members[op.seen]
-                      .slots[(op.sequence - 1) & 1]
-                      .sequence.load(std::memory_order_acquire) <
-                  op.sequence - 1)
+              comm.block.members[op.seen].slot(least).sequence.load(
+                  std::memory_order_acquire) < least)
             return Progress::Blocked;
-        comm.known = op.sequence - 1;
+        comm.known = least;
         op.seen = 0;
       }
       if (comm.size > 1)
         publish(op);
       else if (op.inlined)
-        packInline(op, comm.block.members[0].slots[op.sequence & 1].payload);
+        packInline(op, comm.block.members[0].slot(op.sequence).payload +
+                           inlineOffset(op));
       op.state = Op::State::Gather;
       [[fallthrough]];
     case Op::State::Gather: {
       for (; op.seen < comm.size; ++op.seen) {
         if (op.seen == comm.me || !needs(op, op.seen))
           continue;
-        Slot &slot = comm.block.members[op.seen].slots[op.sequence & 1];
+        Slot &slot = comm.block.members[op.seen].slot(op.sequence);
         if (slot.sequence.load(std::memory_order_acquire) < op.sequence)
           return Progress::Blocked;
         if (slot.fingerprint != op.fingerprint &&
@@ -878,9 +909,9 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       if (symmetric(op))
         comm.known = op.sequence;
       if (op.inlined) {
-        finishInline(op);
+        finishInline(op, inlineOffset(op));
         if (symmetric(op) && comm.size > 1)
-          claimNextSlot(comm, op.sequence, 16 + op.payload);
+          claimNextSlot(comm, op.sequence, 16 + inlineOffset(op) + op.payload);
         noteForm(op);
         op.state = Op::State::Done;
         return Progress::Done;
@@ -996,12 +1027,11 @@ uint64_t concord::rt::missingMembers(const Op &op) {
     bool late = false;
     switch (op.state) {
     case Op::State::Publish:
-      late =
-          member.slots[(op.sequence - 1) & 1].sequence.load() < op.sequence - 1;
+      late = member.slot(published(op)).sequence.load() < published(op);
       break;
     case Op::State::Gather:
       late = needs(op, r) &&
-             member.slots[op.sequence & 1].sequence.load() < op.sequence;
+             member.slot(op.sequence).sequence.load() < op.sequence;
       break;
     case Op::State::Settle:
       if (op.claimed) {

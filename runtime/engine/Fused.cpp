@@ -76,7 +76,7 @@ uint32_t producedUntil(const concord_fused_info &info, int member, int owner,
 }
 
 Slot &slotOf(const Op &op, int member) {
-  return op.comm->block.members[member].slots[op.sequence & 1];
+  return op.comm->block.members[member].slot(op.sequence);
 }
 
 bool hasPublished(const Op &op, int member) {
@@ -331,12 +331,12 @@ Progress concord::rt::advanceFused(Op &op) {
     op.state = Op::State::Publish;
     [[fallthrough]];
   case Op::State::Publish:
-    // The slot may still hold operation sequence - 2.
+    // The slot may still hold operation sequence - kSlots.
     if (comm.known + 1 < op.sequence) {
       for (; op.seen < comm.size; ++op.seen)
         if (op.seen != comm.me &&
             comm.block.members[op.seen]
-                    .slots[(op.sequence - 1) & 1]
+                    .slot(op.sequence - 1)
                     .sequence.load(std::memory_order_acquire) < op.sequence - 1)
           return Progress::Blocked;
       comm.known = op.sequence - 1;
@@ -392,9 +392,8 @@ uint64_t concord::rt::missingFused(const Op &op) {
     bool late = false;
     switch (op.state) {
     case Op::State::Publish:
-      late =
-          comm.block.members[r].slots[(op.sequence - 1) & 1].sequence.load() <
-          op.sequence - 1;
+      late = comm.block.members[r].slot(op.sequence - 1).sequence.load() <
+             op.sequence - 1;
       break;
     case Op::State::Work:
       late = !hasPublished(op, r) ||

@@ -101,6 +101,7 @@ struct Op {
   bool shared = false;   ///< broadcast: every member carries a share to all
   bool across = false;   ///< copies go straight from process to process
   bool exchange = false; ///< all_to_all: in place at all members
+  bool ownDone = false;  ///< what needs no peer was done before the gather
   bool claimed = false;  ///< whoever runs takes the next piece of the work
   bool busy = false;     ///< inside a kernel's step
   int32_t status = 0;
@@ -136,7 +137,7 @@ struct Op {
   void reset() {
     state = State::Idle;
     inlined = flat = anyStaged = cold = streamed = shared = exchange = across =
-        claimed = started = false;
+        claimed = ownDone = started = false;
     admitted = false;
     launch = 0;
     record = nullptr;

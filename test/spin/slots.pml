@@ -1,37 +1,48 @@
-/* slots.pml - Chunk ready, chunk consumed: two slots per member
+/* slots.pml - Chunk ready, chunk consumed: K slots per member
  *
  * Part of the Concord project, under the Apache License v2.0 with LLVM
  * Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
- * runtime/transport/shm/CommBlock.h, "Slots": operation s uses slot s mod 2 of
- * every member. A member fills it, then stores s; peers read it once they see s.
+ * runtime/transport/shm/CommBlock.h, "Slots": operation s uses slot s mod K of
+ * every member (K is 2 here where it is not given; the runtime has 4). A member fills it, then stores s; peers read it once they see s.
  * There is no closing barrier: before it fills a slot a member makes sure that
- * all have published s - 1, so that they are done with s - 2. Operations are
+ * all have published s - K + 1, so that they are done with s - K. Operations are
  * all-to-all (every member reads every other) or rooted (they read member 0
  * only), chosen freely; reading takes two steps, so that a slot that is written
  * under a reader is seen.
  *
  * check: N=2
  * check: N=3
- * mutant: N=2 NO_KNOWN       (does not make sure that all have published s - 1)
- * mutant: N=2 ONE_SLOT       (one slot instead of two)
+ * check: N=2 K=4
+ * check: N=3 K=3
+ * mutant: N=2 NO_KNOWN       (does not make sure that all have published s - K + 1)
+ * mutant: N=2 K=3 LATE=1     (is content with s - K)
+ * mutant: N=2 ONE_SLOT       (one slot instead of K)
  * mutant: N=2 STORE_FIRST    (stores s before the payload)
  */
-#if N == 2
-#define OPS 4
-#else
-#define OPS 3
+#ifndef K
+#define K 2
 #endif
+#ifndef LATE
+#define LATE 0
+#endif
+#if N == 2
+#define OPS (K + 2)
+#else
+#define OPS (K + 1)
+#endif
+/* What all must have published before slot s is filled. */
+#define LEAST(s) (s - K + 1 - LATE)
 
 #ifdef ONE_SLOT
 #define SLOT(s) 0
 #else
-#define SLOT(s) ((s) & 1)
+#define SLOT(s) ((s) % K)
 #endif
 
 typedef Member {
-  byte sequence[2];
-  byte payload[2];
+  byte sequence[K];
+  byte payload[K];
 };
 Member m[N];
 bit rooted[OPS + 1];
@@ -41,10 +52,10 @@ proctype member(byte me) {
   for (s : 1 .. OPS) {
 #ifndef NO_KNOWN
     if
-    :: s > 1 ->
+    :: s >= K + LATE ->
        i = 0;
        do
-       :: i < N -> (m[i].sequence[SLOT(s - 1)] >= s - 1); i++
+       :: i < N -> (m[i].sequence[SLOT(LEAST(s))] >= LEAST(s)); i++
        :: else -> break
        od
     :: else

@@ -165,7 +165,7 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
   if (flag > 0)
     machine.flagSeconds = flag * 1e-6;
   machine.issueSeconds = issue * 1e-6;
-  machine.inlineBytes = 512;
+  machine.inlineBytes = 1024;
   machine.name = std::to_string(machine.coresPerHost) + " cores of this host";
   machine.validated =
       std::to_string(options.from) + " B to " + std::to_string(options.to) +

@@ -9,12 +9,13 @@
 // the counters of claims, and nothing else is ever read-modify-written on the
 // fast path.
 //
-// Slots. Operation number s of a communicator uses slot s mod 2 of every
+// Slots. Operation number s of a communicator uses slot s mod K of every
 // member. A member fills its slot (a small payload itself, or a description of
-// where its buffers lie) and then stores s to `sequence`. Two slots are enough
-// without a closing barrier: a member that writes slot s has seen, or makes
-// sure, that all others have published s-1, so they have finished s-2, which
-// used the same slot.
+// where its buffers lie) and then stores s to `sequence`. There is no closing
+// barrier: a member that writes slot s has seen, or makes sure, that all others
+// have published s-K+1, so they have finished s-K, which used the same slot.
+// Two slots would be enough; with more, the root of small one-way operations
+// does not wait for those who take in each.
 //
 // Ticks. An operation that reads or writes peers' memory is divided into
 // phases; a member that has finished phase n stores n to its `tick` and goes on
@@ -44,6 +45,7 @@ namespace concord::rt {
 
 constexpr int kMaxRanks = 64;
 constexpr size_t kSlotPayload = 8192 - 16;
+constexpr uint64_t kSlots = 4;
 constexpr size_t kMailboxPayload = 1024;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free,
@@ -60,7 +62,9 @@ struct alignas(128) Member {
   std::atomic<uint64_t> tick;
   /// Number of the piece that it works on, from 1, or 0. For those who wait.
   std::atomic<uint64_t> holding;
-  Slot slots[2];
+  Slot slots[kSlots];
+  Slot &slot(uint64_t sequence) { return slots[sequence % kSlots]; }
+  const Slot &slot(uint64_t sequence) const { return slots[sequence % kSlots]; }
 };
 
 struct alignas(128) Mailbox {
