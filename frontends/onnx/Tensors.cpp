@@ -17,6 +17,7 @@
 #include "concord/onnx/Reader.h"
 #include "concord_onnx.pb.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>

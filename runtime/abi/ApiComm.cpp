@@ -11,6 +11,8 @@
 
 #include "abi/Api.h"
 
+#include <algorithm>
+
 using namespace concord;
 using namespace concord::rt;
 

@@ -14,6 +14,7 @@
 #include "Peers.h"
 #include "concord/launch.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>

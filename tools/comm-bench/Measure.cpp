@@ -12,6 +12,7 @@
 
 #include "Measure.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace concord::bench;

@@ -13,6 +13,7 @@
 #include "concord/order/Certificate.h"
 #include "concord/plan.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 using namespace concord::order;

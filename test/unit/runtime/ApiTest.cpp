@@ -12,6 +12,7 @@
 
 #include "Ranks.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 

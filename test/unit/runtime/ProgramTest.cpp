@@ -13,6 +13,7 @@
 #include "Ranks.h"
 #include "concord/plan.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <filesystem>

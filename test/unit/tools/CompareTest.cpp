@@ -17,6 +17,7 @@
 #include "concord/onnx/Reader.h"
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
