@@ -43,6 +43,8 @@ mount --bind /dev/shm "$root/dev/shm"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 # The registries that this machine is set up for.
 [ -e /etc/pip.conf ] && cp -L /etc/pip.conf "$root/etc/pip.conf"
+# Whom it trusts, the certificate of a proxy included.
+cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 
 echo "== copying the sources"
 mkdir -p "$root/src/concord"
