@@ -75,10 +75,21 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
         getOperation()->getAttrOfType<DictionaryAttr>(partition::kSolutions);
     auto taken =
         solved ? solved.getAs<DenseI64ArrayAttr>(name) : DenseI64ArrayAttr();
+    auto point =
+        getOperation()->getAttrOfType<DenseI64ArrayAttr>(partition::kPoint);
     if (taken) {
-      auto decoded =
-          partition::decodeSolution(taken.asArrayRef(), bound.problem);
-      if (!decoded)
+      auto decoded = partition::decodeSolution(taken.asArrayRef());
+      auto from = solved.getAs<DenseI64ArrayAttr>(partition::kPoint);
+      if (decoded && from && point &&
+          !partition::solves(*decoded, bound.problem)) {
+        int64_t cut = 1;
+        for (auto &[other, extent] : mesh)
+          if (other == "dp")
+            cut = extent;
+        decoded = partition::atOtherSizes(
+            std::move(*decoded), from.asArrayRef(), point.asArrayRef(), cut);
+      }
+      if (!decoded || !partition::solves(*decoded, bound.problem))
         return function.emitError()
                << "mesh axis " << name
                << ": another size of a bounded dimension cannot be split in "
@@ -96,6 +107,8 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
       NamedAttrList list(solved);
       list.set(name, DenseI64ArrayAttr::get(
                          &getContext(), partition::encodeSolution(solution)));
+      if (point)
+        list.set(partition::kPoint, point);
       getOperation()->setAttr(partition::kSolutions,
                               list.getDictionary(&getContext()));
     }

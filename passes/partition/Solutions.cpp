@@ -55,10 +55,41 @@ private:
   }
 };
 
+/// Visits the numbers of a solution to change counts of blocks.
+class Blocks {
+public:
+  Blocks(std::span<const int64_t> from, std::span<const int64_t> to,
+         int64_t divisor)
+      : from(from), to(to), divisor(divisor) {}
+  template <typename T> void number(T &) {}
+  template <typename T> void resize(std::vector<T> &) {}
+  void blocks(int64_t &count) const {
+    for (size_t i = 0; i < from.size() && i < to.size(); ++i)
+      for (int64_t cut : {int64_t(1), divisor}) {
+        if (from[i] % cut != 0 || to[i] % cut != 0 || from[i] / cut < 2 ||
+            count % (from[i] / cut) != 0)
+          continue;
+        count = count / (from[i] / cut) * (to[i] / cut);
+        break;
+      }
+  }
+
+private:
+  std::span<const int64_t> from, to;
+  int64_t divisor;
+};
+
+template <typename A> void blocks(A &archive, int64_t &count) {
+  if constexpr (requires { archive.blocks(count); })
+    archive.blocks(count);
+  else
+    archive.number(count);
+}
+
 template <typename A> void visit(A &archive, Layout &layout) {
   archive.number(layout.kind);
   archive.number(layout.dim.dim);
-  archive.number(layout.dim.outer);
+  blocks(archive, layout.dim.outer);
   archive.number(layout.reduction);
 }
 
@@ -78,7 +109,7 @@ template <typename A, typename T> void visit(A &archive, std::vector<T> &list) {
 template <typename A> void visit(A &archive, OpChoice &choice) {
   archive.number(choice.factor);
   archive.number(choice.linear);
-  archive.number(choice.refine);
+  blocks(archive, choice.refine);
   visit(archive, choice.operands);
   visit(archive, choice.results);
   visit(archive, choice.before);
@@ -143,6 +174,12 @@ bool fits(const Solution &solution, const Problem &problem) {
 
 } // namespace
 
+bool concord::partition::solves(const Solution &solution,
+                                const Problem &problem) {
+  return fits(solution, problem) &&
+         !verify(problem, solution, /*totals=*/false);
+}
+
 std::vector<int64_t>
 concord::partition::encodeSolution(const Solution &solution) {
   Writer writer;
@@ -151,13 +188,21 @@ concord::partition::encodeSolution(const Solution &solution) {
   return std::move(writer.numbers);
 }
 
+Solution concord::partition::atOtherSizes(Solution solution,
+                                          std::span<const int64_t> from,
+                                          std::span<const int64_t> to,
+                                          int64_t divisor) {
+  Blocks archive(from, to, divisor);
+  visit(archive, solution);
+  return solution;
+}
+
 std::optional<Solution>
-concord::partition::decodeSolution(std::span<const int64_t> numbers,
-                                   const Problem &problem) {
+concord::partition::decodeSolution(std::span<const int64_t> numbers) {
   Reader reader(numbers);
   Solution solution;
   visit(reader, solution);
-  if (!reader.good || reader.at != numbers.size() || !fits(solution, problem))
+  if (!reader.good || reader.at != numbers.size())
     return std::nullopt;
   return solution;
 }

@@ -27,12 +27,26 @@ inline constexpr char kSolutions[] = "comm.solutions";
 
 std::vector<int64_t> encodeSolution(const sharding::Solution &solution);
 
-/// A solution of a problem of the same form, possibly of other sizes. None when
-/// the numbers are no solution's, do not fit the problem, or split a dimension
-/// that the ranks do not divide.
+/// The solution that the numbers say; none when they say none.
 std::optional<sharding::Solution>
-decodeSolution(std::span<const int64_t> numbers,
-               const sharding::Problem &problem);
+decodeSolution(std::span<const int64_t> numbers);
+
+/// Whether a solution, perhaps of another problem, is one of this one: speaks
+/// of its operations and tensors, cuts them into equal parts, and is verified.
+bool solves(const sharding::Solution &solution,
+            const sharding::Problem &problem);
+
+/// The sizes of the bounded dimensions at which a member was read; the key
+/// under which `kSolutions` has those of the first one.
+inline constexpr char kPoint[] = "comm.point";
+
+/// The solution with every count of blocks that follows a bounded dimension at
+/// `from` as it is at `to`. (Heads in a dimension of batch and heads lie in as
+/// many blocks as there are sequences.) `divisor`: by how much the batch was
+/// cut before. The caller asks `solves`.
+sharding::Solution atOtherSizes(sharding::Solution solution,
+                                std::span<const int64_t> from,
+                                std::span<const int64_t> to, int64_t divisor);
 
 } // namespace concord::partition
 
