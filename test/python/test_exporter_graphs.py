@@ -45,8 +45,7 @@ class Graph:
     def slice(self, x, begin, end, axis=-1):
         return self.op("Slice", x, self.ints(begin), self.ints(end), self.ints(axis))
 
-    def save(self, path, result, opset=17):
-        shape = [BATCH, SEQ, HIDDEN]
+    def save(self, path, result, opset=17, shape=(BATCH, SEQ, HIDDEN)):
         info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         self.nodes.append(helper.make_node("Identity", [result], ["y"], name="last"))
         graph = helper.make_graph(self.nodes, "attention", [info("x")], [info("y")],
@@ -184,6 +183,44 @@ def test_is_split_by_heads(form, ranks, tmp_path):
               "--output-dir", tmp_path / "out")
     np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected,
                                rtol=1e-5, atol=1e-5)
+
+
+def any_size(g):
+    """The key transposed in three dimensions, sizes taken from the data."""
+    def split_heads(x):
+        x = g.op("Reshape", x, g.ints(0, 0, HEADS, WIDTH))
+        return g.op("Transpose", x, perm=[0, 2, 1, 3])
+
+    q, k, v = (split_heads(g.op("MatMul", "x", g.weight(HIDDEN, HIDDEN)))
+               for _ in range(3))
+    shape = g.op("Shape", k)
+    outer, inner = g.slice(shape, 0, -2, axis=0), g.slice(shape, -2, 2 ** 62, axis=0)
+    k = g.op("Reshape", k, g.op("Concat", g.ints(-1), inner, axis=0))
+    k = g.op("Transpose", k, perm=[0, 2, 1])
+    turned = g.op("Concat", g.slice(inner, 1, 2, axis=0), g.slice(inner, 0, 1, axis=0),
+                  axis=0)
+    k = g.op("Reshape", k, g.op("Concat", outer, turned, axis=0))
+    scores = g.op("MatMul", g.op("Mul", q, g.value(np.float32(0.3))), k)
+    y = g.op("MatMul", g.op("Softmax", scores, axis=-1), v)
+    y = g.op("Reshape", g.op("Transpose", y, perm=[0, 2, 1, 3]), g.ints(0, 0, HIDDEN))
+    return g.op("MatMul", y, g.weight(HIDDEN, HIDDEN))
+
+
+@pytest.mark.parametrize("bounds", ("1..8", "1..3"))
+def test_batch_and_heads_in_one_dimension_of_any_size(bounds, tmp_path):
+    graph = Graph()
+    model, so = tmp_path / "m.onnx", tmp_path / "m.so"
+    graph.save(model, any_size(graph), shape=("batch", "seq", HIDDEN))
+    runs.tool("comm-opt", model, "--tp", 2, f"--dim=batch={bounds}", "--dim=seq=1..32",
+              "--comm-pipeline", "--emit=so", "-o", so)
+    session = onnxruntime.InferenceSession(str(model))
+    for batch, seq in ((1, 1), (2, 7), (3, 32)):
+        x = graph.random.standard_normal((batch, seq, HIDDEN)).astype(np.float32)
+        np.save(tmp_path / "x.npy", x)
+        runs.tool("comm-run", so, "-n", 2, "--input", f"x={tmp_path / 'x.npy'}",
+                  "--output-dir", tmp_path / "out")
+        np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"),
+                                   session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-5)
 
 
 def test_a_refusal_names_file_and_node(tmp_path):
