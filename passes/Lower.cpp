@@ -43,6 +43,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -434,6 +435,11 @@ LogicalResult Lower::loops(ModuleOp module) {
   manager.addPass(memref::createExpandStridedMetadataPass());
   manager.addPass(createLowerAffinePass());
   // bfloat16 has no instructions in every CPU class, and no library to call.
+  arith::ArithEmulateUnsupportedFloatsOptions emulate;
+  SmallVector<std::string> narrow = {"bf16"};
+  emulate.sourceTypeStrs = narrow;
+  emulate.targetTypeStr = "f32";
+  manager.addPass(arith::createArithEmulateUnsupportedFloats(emulate));
   arith::ArithExpandOpsPassOptions expand;
   expand.includeBf16 = true;
   manager.addPass(arith::createArithExpandOpsPass(expand));
@@ -488,13 +494,64 @@ static void emptyArguments(func::FuncOp function) {
                                            function.getResultTypes()));
 }
 
+/// Constants of bfloat16 as the bits that `bfloatType` makes of the type.
+static void bfloatConstantsAsBits(ModuleOp module) {
+  module.walk([](arith::ConstantOp op) {
+    auto value = dyn_cast<FloatAttr>(op.getValue());
+    if (!value || !op.getType().isBF16())
+      return;
+    OpBuilder builder(op);
+    Value bits = arith::ConstantOp::create(
+        builder, op.getLoc(),
+        builder.getIntegerAttr(builder.getI16Type(),
+                               value.getValue().bitcastToAPInt()));
+    op.replaceAllUsesWith(
+        arith::BitcastOp::create(builder, op.getLoc(), op.getType(), bits)
+            .getResult());
+    op.erase();
+  });
+  llvm::StringMap<MemRefType> globals;
+  for (auto global : module.getOps<memref::GlobalOp>()) {
+    MemRefType type = global.getType();
+    auto value =
+        dyn_cast_or_null<DenseElementsAttr>(global.getInitialValueAttr());
+    if (!type.getElementType().isBF16() || !value)
+      continue;
+    auto bits = MemRefType::Builder(type).setElementType(
+        IntegerType::get(module.getContext(), 16));
+    global.setType(bits);
+    global.setInitialValueAttr(
+        value.bitcast(MemRefType(bits).getElementType()));
+    globals[global.getSymName()] = bits;
+  }
+  module.walk([&](memref::GetGlobalOp op) {
+    auto found = globals.find(op.getName());
+    if (found == globals.end())
+      return;
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    MemRefType type = op.getType();
+    op.getResult().setType(found->second);
+    auto cast = UnrealizedConversionCastOp::create(builder, op.getLoc(), type,
+                                                   op.getResult());
+    op.getResult().replaceAllUsesExcept(cast.getResult(0), cast);
+  });
+}
+
 LogicalResult Lower::convert(ModuleOp module, const Numbering &numbering) {
   MLIRContext *context = &getContext();
+  bfloatConstantsAsBits(module);
   LowerToLLVMOptions options(context);
   options.useBarePtrCallConv = true;
   LLVMTypeConverter converter(context, options);
   converter.addConversion(
       [&](comm::FutureType) -> Type { return IntegerType::get(context, 32); });
+  // All arithmetic on bfloat16 is on its bits by now. A value of the type
+  // itself that lives on in a register is widened by the code generator where
+  // the CPU class has no instructions for it, and narrowed by a call of a
+  // library.
+  converter.addConversion(
+      [&](BFloat16Type) -> Type { return IntegerType::get(context, 16); });
   RewritePatternSet patterns(context);
   arith::populateArithToLLVMConversionPatterns(converter, patterns);
   cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
@@ -512,7 +569,13 @@ LogicalResult Lower::convert(ModuleOp module, const Numbering &numbering) {
   // Definitions at module level are needed until the patterns have read them.
   target.addLegalOp<comm::DomainOp, comm::OrderOp, comm::CertificateOp,
                     comm::ArenaOp, comm::ProgramOp>();
-  return applyFullConversion(module, target, std::move(patterns));
+  target.addLegalOp<UnrealizedConversionCastOp>();
+  if (failed(applyFullConversion(module, target, std::move(patterns))))
+    return failure();
+  SmallVector<UnrealizedConversionCastOp> casts;
+  module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
+  reconcileUnrealizedCasts(casts);
+  return success();
 }
 
 /// `if (status != 0) return status;` after every call that has a status.

@@ -191,3 +191,32 @@ def test_steps_take_no_memory(name, ranks, tmp_path):
         if faults == 0:
             break
     assert faults == 0, "minor faults over steps 2 to 100 in each of five runs"
+
+
+def test_bfloat16_that_stays_in_a_register(tmp_path):
+    """A value of the type that is live over a loop: code generators of CPUs without
+    instructions for it would call a library to narrow it again."""
+    mask = helper.make_tensor_value_info("mask", TensorProto.BOOL, [2, 1, 8, 8])
+    fill = helper.make_tensor_value_info("fill", TensorProto.BFLOAT16, [1])
+    x = helper.make_tensor_value_info("x", TensorProto.BFLOAT16, [2, 8, 8, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.BFLOAT16, [2, 8, 8, 8])
+    graph = helper.make_graph([helper.make_node("Where", ["mask", "fill", "x"], ["y"],
+                                                name="choose")],
+                              "where", [mask, fill, x], [y])
+    model, program = tmp_path / "m.onnx", tmp_path / "m.so"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)],
+                                ir_version=9), model)
+    runs.tool("comm-opt", model, "--comm-pipeline", "--emit=so", "-o", program)
+    rng = np.random.default_rng(5)
+    arrays = {"mask": rng.random((2, 1, 8, 8)) < 0.5,
+              "fill": np.array([-1e30], ml_dtypes.bfloat16).view(np.uint16),
+              "x": rng.standard_normal((2, 8, 8, 8)).astype(
+                  ml_dtypes.bfloat16).view(np.uint16)}
+    options = []
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        options += ["--input", f"{name}={tmp_path / name}.npy"]
+    runs.tool("comm-run", program, *options, "--output-dir", tmp_path / "out")
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "out" / "y.npy"),
+        np.where(arrays["mask"], arrays["fill"], arrays["x"]))
