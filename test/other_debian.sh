@@ -48,7 +48,17 @@ cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.cr
 
 echo "== copying the sources"
 mkdir -p "$root/src/concord"
-git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$root/src/concord"
+# Only what differs, so that the build there does the least; with the time of the
+# copy: a file that changed before the last build there, and came after it, counts.
+git ls-files -z | while IFS= read -r -d '' file; do
+  cmp -s "$file" "$root/src/concord/$file" && continue
+  mkdir -p "$root/src/concord/$(dirname "$file")"
+  cp --no-preserve=timestamps "$file" "$root/src/concord/$file"
+done
+(cd "$root/src/concord" && [ -d .git ] && git ls-files -z || true) |
+  while IFS= read -r -d '' file; do
+    [ -e "$file" ] || rm -f "$root/src/concord/$file"
+  done
 if [ -d ../shared ]; then
   mkdir -p "$root/src/shared"
   cp -r --no-preserve=mode ../shared/. "$root/src/shared/"
