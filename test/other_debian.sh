@@ -33,9 +33,12 @@ cleanup() {
   for point in dev/shm dev/pts dev proc sys; do
     mountpoint -q "$root/$point" && umount -l "$root/$point"
   done
+  mountpoint -q "$root" && umount -l "$root"
   return 0
 }
 trap cleanup EXIT
+# A mount point of its own, as / is elsewhere: tests make mount namespaces.
+mount --bind "$root" "$root"
 mount --bind /proc "$root/proc"
 mount --bind /sys "$root/sys"
 mount --bind /dev "$root/dev"
