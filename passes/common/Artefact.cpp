@@ -99,26 +99,42 @@ static std::vector<std::string> uniqueNames(ArrayRef<Attribute> parameters) {
 }
 
 namespace {
-/// Inputs or outputs of the whole job: an entry of several programs is one.
+/// Inputs or outputs of the whole job. An entry that programs of different
+/// ranks have alike is one. Where a name comes again for something else (two
+/// issuers of a rank, or other shapes), the later one is called PROGRAM.NAME.
 class EntryList {
 public:
   EntryList(bool perRank, bool several) : perRank(perRank), several(several) {}
 
   /// The entry's number among all, in order of arrival.
   int64_t add(func::FuncOp function, unsigned argument,
-              ArrayRef<int32_t> ranks) {
+              const plan::Program &program) {
     llvm::json::Object object = entry(function, argument, perRank);
     std::string name = object.getString("name")->str();
-    auto [found, isNew] = numbers.try_emplace(name, entries.size());
-    if (isNew) {
-      auto position =
-          function.getArgAttrOfType<IntegerAttr>(argument, "comm.position");
-      entries.push_back(
-          {std::move(object), {}, position ? position.getInt() : int64_t(0)});
+    for (size_t number : numbers[name]) {
+      One &one = entries[number];
+      bool elsewhere = llvm::none_of(program.ranks, [&](int32_t rank) {
+        return one.ranks.count(rank) != 0;
+      });
+      if (!elsewhere || one.described != object)
+        continue;
+      one.ranks.insert(program.ranks.begin(), program.ranks.end());
+      return static_cast<int64_t>(number);
     }
-    for (int32_t rank : ranks)
-      entries[found->second].ranks.insert(rank);
-    return found->second;
+    auto position =
+        function.getArgAttrOfType<IntegerAttr>(argument, "comm.position");
+    One one{object, object, {}, position ? position.getInt() : int64_t(0)};
+    one.ranks.insert(program.ranks.begin(), program.ranks.end());
+    if (several) {
+      std::string unique = name;
+      for (int count = 1; !taken.insert(unique).second; ++count)
+        unique = program.name + "." + name +
+                 (count > 1 ? "." + std::to_string(count) : "");
+      one.object["name"] = unique;
+    }
+    numbers[name].push_back(entries.size());
+    entries.push_back(std::move(one));
+    return static_cast<int64_t>(entries.size()) - 1;
   }
 
   /// In the model's order, and where each number went.
@@ -142,13 +158,14 @@ public:
 
 private:
   struct One {
-    llvm::json::Object object;
+    llvm::json::Object object, described; ///< with and without its new name
     std::set<int64_t> ranks;
     int64_t position;
   };
   bool perRank, several;
   std::vector<One> entries;
-  std::map<std::string, size_t> numbers;
+  std::map<std::string, std::vector<size_t>> numbers; ///< by given name
+  std::set<std::string> taken;
 };
 } // namespace
 
@@ -209,16 +226,16 @@ Metadata describeArtefact(ModuleOp module,
   int64_t largest = 0;
   for (auto [index, program] : llvm::enumerate(programs)) {
     func::FuncOp function = program.function;
-    ArrayRef<int32_t> ranks = plan.programs[index].ranks;
+    const plan::Program &planned = plan.programs[index];
     Numbers &own = numbers[index];
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       if (function.getArgAttr(i, "comm.arena"))
         own.arena = cast<MemRefType>(function.getArgument(i).getType())
                         .getNumElements();
       else if (function.getArgAttr(i, "comm.input"))
-        own.inputs.push_back(inputs.add(function, i, ranks));
+        own.inputs.push_back(inputs.add(function, i, planned));
       else if (function.getArgAttr(i, "comm.output"))
-        own.outputs.push_back(outputs.add(function, i, ranks));
+        own.outputs.push_back(outputs.add(function, i, planned));
     }
     largest = std::max(largest, own.arena);
     program.numInputs = own.inputs.size();

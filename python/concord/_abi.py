@@ -185,6 +185,7 @@ _PROTOTYPES = {
         None,
         [_PTR, ctypes.c_char_p, _P(ProgramOptions), _P(_PTR)],
     ),
+    "concord_program_issuer": (None, [_PTR, ctypes.c_char_p, _P(_PTR)]),
     "concord_program_unload": (None, [_PTR]),
     "concord_program_info_query": (None, [_PTR, _P(ProgramInfo)]),
     "concord_program_num_inputs": (None, [_PTR, _P(_U32)]),

@@ -193,17 +193,37 @@ class Program:
     """
 
     def __init__(self, context, path, verify_weights=False):
-        self._library = context._library
-        self._context = context
+        self._owner = None
         options = _abi.made(_abi.ProgramOptions)
         options.verify_weights = int(verify_weights)
         handle = ctypes.c_void_p()
-        self._library.concord_program_load(
+        context._library.concord_program_load(
             context._handle,
             os.fsencode(os.path.abspath(path)),
             ctypes.byref(options),
             ctypes.byref(handle),
         )
+        self._describe(context, handle)
+
+    def issuer(self, name):
+        """Of a rank with several issuers: the Program of another one, loaded and
+        closed with this one, to be stepped by a thread of its own. Optional slots
+        that a round does not use are passed over: what they would have written
+        stays as it was. ConcordError where this rank has no such issuer."""
+        self._require_open()
+        handle = ctypes.c_void_p()
+        self._library.concord_program_issuer(
+            self._handle, name.encode(), ctypes.byref(handle)
+        )
+        other = object.__new__(Program)
+        other._owner = self
+        other._describe(self._context, handle)
+        return other
+
+    def _describe(self, context, handle):
+        """Read what a loaded program is."""
+        self._library = context._library
+        self._context = context
         self._handle = handle
         info = _abi.made(_abi.ProgramInfo)
         self._library.concord_program_info_query(handle, ctypes.byref(info))
@@ -216,9 +236,11 @@ class Program:
         self.dims = self._dims()
         self.inputs = self._entries("input")
         self.outputs = self._entries("output")
-        self._bounded = [
-            "extents" in entry for entry in self.meta.get("inputs", [])
-        ]
+        bounded = {
+            entry["name"]: "extents" in entry
+            for entry in self.meta.get("inputs", [])
+        }
+        self._bounded = [bounded[entry.name] for entry in self.inputs]
         self._bound = {}
 
     def _dims(self):
@@ -310,7 +332,7 @@ class Program:
         raise KeyError(f"no {kind} {name!r}; the {kind}s are {names}")
 
     def _require_open(self):
-        if not self._handle:
+        if not self._handle or (self._owner and not self._owner._handle):
             raise ValueError("the program was closed")
 
     def _view(self, getter, index, entry):
@@ -454,5 +476,6 @@ class Program:
         """Unload. Views of its buffers must not be used any more."""
         if self._handle:
             handle, self._handle = self._handle, None
-            self._library.concord_program_unload(handle)
+            if not self._owner:
+                self._library.concord_program_unload(handle)
             self._bound.clear()

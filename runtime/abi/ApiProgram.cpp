@@ -76,17 +76,62 @@ int32_t concord_program_load(concord_context *context, const char *path,
   });
 }
 
+int32_t concord_program_issuer(concord_program *program, const char *issuer,
+                               concord_program **out) {
+  CONCORD_NOT_NULL(program);
+  CONCORD_NOT_NULL(issuer);
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  return guarded([&] {
+    std::string known;
+    auto take = [&](concord_program &one) {
+      const plan::Program &planned = *one.planned;
+      known += (known.empty() ? "'" : ", '") +
+               (planned.issuer.empty() ? planned.name : planned.issuer) + "'";
+      if (!*out && (planned.issuer == issuer || planned.name == issuer))
+        *out = &one;
+    };
+    take(*program);
+    for (auto &other : program->others)
+      take(*other);
+    if (*out)
+      return int32_t(CONCORD_OK);
+    return fail(
+        CONCORD_ERROR_NOT_FOUND, "%s has no issuer '%s' on rank %d; it has %s",
+        program->path.c_str(), issuer, program->context->rank, known.c_str());
+  });
+}
+
 int32_t concord_program_unload(concord_program *program) {
   if (!program)
     return CONCORD_OK;
   return guarded([&] {
     Context &context = *program->context;
     CONCORD_ENTER(context);
-    for (concord_comm *comm : program->comms)
-      if (comm->head || !comm->messages.empty())
-        return fail(CONCORD_ERROR_BUSY,
-                    "operations of program '%s' are in flight",
-                    program->name.c_str());
+    auto idle = [&](const concord_program &one) {
+      for (const concord_comm *comm : one.comms)
+        if (comm->head || !comm->messages.empty())
+          return fail(CONCORD_ERROR_BUSY,
+                      "operations of program '%s' are in flight",
+                      one.name.c_str());
+      for (const Context::Running &each : context.running)
+        if (each.program == &one)
+          return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
+                      one.name.c_str());
+      return int32_t(CONCORD_OK);
+    };
+    for (const concord_program *each : context.programs)
+      for (const auto &other : each->others)
+        if (other.get() == program)
+          return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                      "program '%s' is released with '%s', which it was loaded "
+                      "with",
+                      program->name.c_str(), each->name.c_str());
+    if (int32_t status = idle(*program))
+      return status;
+    for (const auto &other : program->others)
+      if (int32_t status = idle(*other))
+        return status;
     dropProgram(program);
     return int32_t(CONCORD_OK);
   });
@@ -296,9 +341,12 @@ static int32_t step(concord_program &program) {
   Context &context = *program.context;
   {
     IssueLock lock(context);
-    if (!context.running.empty())
-      return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
-                  context.running.front().program->name.c_str());
+    // Issuers of one rank run at the same time, each in its own thread.
+    for (const Context::Running &each : context.running)
+      if (each.program == &program || !program.gated || !each.program->gated ||
+          each.thread == threadId())
+        return fail(CONCORD_ERROR_BUSY, "a step of program '%s' is running",
+                    each.program->name.c_str());
     context.running.push_back({threadId(), &program});
   }
   auto finish = [&] {

@@ -129,6 +129,7 @@ void Gate::prepareIssuer(Issuer &issuer) {
           "program '%s' cannot be followed from direct calls: %s",
           issuer.planned->name.c_str(), why.c_str());
   bool always = false;
+  issuer.takesPart.assign(issuer.planned->issues.size(), false);
   for (const plan::Step &step : all) {
     const plan::Issue &issue = issuer.planned->issues[step.site];
     const plan::Domain &domain = plan.domains[issue.domain];
@@ -172,6 +173,7 @@ void Gate::prepareIssuer(Issuer &issuer) {
       issuer.slots |= uint64_t(1) << issue.slot;
     always |= !issue.optional;
     issuer.steps.push_back(made);
+    issuer.takesPart[made.site] = true;
   }
   // Also where this rank has no part in any: it asks for slots of others.
   issuer.optionalOnly = !always && issuer.offered;
@@ -431,13 +433,13 @@ private:
 };
 } // namespace
 
-int32_t Gate::advance(uint32_t index, const std::string &what) {
+int32_t Gate::advance(uint32_t index, const What &what, bool *skip) {
   Issuer &issuer = issuers[index];
   if (issuer.steps.empty())
     return rt::fail(
         CONCORD_ERROR_PLAN,
         "rank %d: %s of issuer %s, which issues nothing on this rank",
-        context.rank, what.c_str(), nameOf(*issuer.planned).c_str());
+        context.rank, what.text().c_str(), nameOf(*issuer.planned).c_str());
   Waiter waiter(context, true);
   Inside inside(waiters);
   Deadline deadline(context.gateSeconds);
@@ -462,13 +464,16 @@ int32_t Gate::advance(uint32_t index, const std::string &what) {
       if (bits >> step.slot & 1)
         return CONCORD_OK;
       ++issuer.next;
-      continue;
+      if (!skip)
+        continue;
+      *skip = true;
+      return CONCORD_OK;
     }
     if (!holds())
       return rt::fail(CONCORD_ERROR_PLAN,
                       "rank %d: %s comes in an optional slot, and no round has "
                       "been decided that uses it",
-                      context.rank, what.c_str());
+                      context.rank, what.text().c_str());
     if (!waiting)
       waiting = std::make_unique<HostWaiting>(
           context.logBlock, issuelog::HostState::Gate,
@@ -478,20 +483,32 @@ int32_t Gate::advance(uint32_t index, const std::string &what) {
       continue;
     }
     passTime(context, waiter, nullptr);
-    if (deadline.over() || (deadline.look() && !alive(issuers[decider])))
-      return late(index, what, deadline.passed());
+    bool look = deadline.look();
+    if (look && context.segment->header().aborted.load())
+      return aborted(what);
+    if (deadline.over() || (look && !alive(issuers[decider])))
+      return late(index, what.text(), deadline.passed());
   }
 }
 
-int32_t Gate::await(uint32_t index, const Step &step, const std::string &what) {
+int32_t Gate::aborted(const What &what) {
+  std::string why = "rank " + std::to_string(context.rank) + ": " +
+                    what.text() +
+                    " waited for its turn when the job was aborted";
+  fail(CONCORD_ERROR_ABORTED, why);
+  return rt::fail(CONCORD_ERROR_ABORTED, "%s", why.c_str());
+}
+
+int32_t Gate::await(uint32_t index, const Step &step, const What &what) {
   Issuer &issuer = issuers[index];
   settle();
   auto mine = [&] { return round == issuer.round && at == step.turn; };
   if (mine())
     return CONCORD_OK;
   if (context.threadLevel != CONCORD_THREAD_MULTIPLE) {
-    std::string why = "rank " + std::to_string(context.rank) + ": " + what +
-                      " is out of turn: " + position() + " comes first";
+    std::string why = "rank " + std::to_string(context.rank) + ": " +
+                      what.text() + " is out of turn: " + position() +
+                      " comes first";
     fail(CONCORD_ERROR_PLAN, why);
     return rt::fail(CONCORD_ERROR_PLAN, "%s", why.c_str());
   }
@@ -512,16 +529,13 @@ int32_t Gate::await(uint32_t index, const Step &step, const std::string &what) {
     if (mine())
       break;
     if (deadline.over())
-      return late(index, what, deadline.passed());
+      return late(index, what.text(), deadline.passed());
     if (deadline.look()) {
       if (context.segment->header().aborted.load())
-        return rt::fail(CONCORD_ERROR_ABORTED,
-                        "rank %d: %s waited for its turn when the job was "
-                        "aborted",
-                        context.rank, what.c_str());
+        return aborted(what);
       if (at < turns.size() && turns[at].issuer != index &&
           !alive(issuers[turns[at].issuer]))
-        return late(index, what, deadline.passed());
+        return late(index, what.text(), deadline.passed());
     }
   }
   return failed != CONCORD_OK ? broken() : CONCORD_OK;
@@ -639,17 +653,23 @@ int32_t Gate::enter(Comm &comm, const Op *const *launch, uint32_t count) {
   auto index = uint32_t(owner[size_t(domain)]);
   Issuer &issuer = issuers[index];
   note(issuer);
-  std::string what;
-  auto text = [&] {
-    return callText(comm, launch, count) + " of issuer " +
-           nameOf(*issuer.planned);
-  };
+  struct Call final : What {
+    Call(const Comm &comm, const Op *const *launch, uint32_t count,
+         const Issuer &issuer)
+        : comm(comm), launch(launch), count(count), issuer(issuer) {}
+    std::string text() const override {
+      return callText(comm, launch, count) + " of issuer " +
+             nameOf(*issuer.planned);
+    }
+    const Comm &comm;
+    const Op *const *launch;
+    uint32_t count;
+    const Issuer &issuer;
+  } what(comm, launch, count, issuer);
   const Step *step =
       issuer.next < issuer.steps.size() ? &issuer.steps[issuer.next] : nullptr;
-  // The words are only made where something may have to be said.
   if (!step || step->slot >= 0) {
-    if (int32_t status =
-            advance(index, step ? text() : std::string("an issue")))
+    if (int32_t status = advance(index, what, nullptr))
       return status;
     step = &issuer.steps[issuer.next];
   }
@@ -663,13 +683,75 @@ int32_t Gate::enter(Comm &comm, const Op *const *launch, uint32_t count) {
   }
   if (holds() && step->turn != kFree &&
       !(round == issuer.round && at == step->turn && failed == CONCORD_OK))
-    if (int32_t status = await(index, *step, text())) {
+    if (int32_t status = await(index, *step, what)) {
       Op broken;
       broken.comm = &comm;
       std::string kept = lastError();
       breakComm(broken, status);
       return rt::fail(status, "%s", kept.c_str());
     }
+  take(index);
+  return CONCORD_OK;
+}
+
+int32_t Gate::enterSite(uint32_t program, uint32_t site, Comm *comm,
+                        bool &skip) {
+  if (failed != CONCORD_OK)
+    return broken();
+  int32_t found = issuerOf(program);
+  if (found < 0 || site >= issuers[size_t(found)].planned->issues.size())
+    return rt::fail(CONCORD_ERROR_INTERNAL,
+                    "the gate's plan has no site %u of program %u", site,
+                    program);
+  auto index = uint32_t(found);
+  Issuer &issuer = issuers[index];
+  note(issuer);
+  if (!issuer.takesPart[site])
+    return CONCORD_OK;
+  if (issuer.next == issuer.steps.size()) {
+    issuer.next = 0;
+    ++issuer.round;
+    prune();
+  }
+  const Step &step = issuer.steps[issuer.next];
+  struct Name final : What {
+    Name(const Gate &gate, const Issuer &issuer, const Step &step)
+        : gate(gate), issuer(issuer), step(step) {}
+    std::string text() const override { return gate.stepText(issuer, step); }
+    const Gate &gate;
+    const Issuer &issuer;
+    const Step &step;
+  } what(*this, issuer, step);
+  int32_t status = CONCORD_OK;
+  if (step.site != site) {
+    // The code and its plan come from one compilation; a step that another one
+    // has broken off is the way to get here.
+    std::string why =
+        "rank " + std::to_string(context.rank) + ": site " +
+        std::to_string(site) + " of issuer " + nameOf(*issuer.planned) +
+        " is not what the plan has next, " + stepText(issuer, step);
+    fail(CONCORD_ERROR_PLAN, why);
+    status = rt::fail(CONCORD_ERROR_PLAN, "%s", why.c_str());
+  }
+  if (status == CONCORD_OK && step.slot >= 0)
+    status = advance(index, what, &skip);
+  if (status == CONCORD_OK && skip) {
+    settle();
+    return CONCORD_OK;
+  }
+  if (status == CONCORD_OK && holds() && step.turn != kFree &&
+      !(round == issuer.round && at == step.turn))
+    status = await(index, step, what);
+  if (status != CONCORD_OK) {
+    if (comm) {
+      Op broken;
+      broken.comm = comm;
+      std::string kept = lastError();
+      breakComm(broken, status);
+      return rt::fail(status, "%s", kept.c_str());
+    }
+    return status;
+  }
   take(index);
   return CONCORD_OK;
 }

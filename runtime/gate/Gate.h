@@ -39,6 +39,11 @@ public:
   /// communicator that start together. Returns when it may be issued; the
   /// caller issues without leaving the context.
   int32_t enter(Comm &comm, const Op *const *launch, uint32_t count);
+  /// The same for a site of a loaded program, by their numbers in the plan,
+  /// which are what is compared. `skip`: an optional slot that the round does
+  /// not use; the site is passed over. `comm` is broken where the issue cannot
+  /// be made.
+  int32_t enterSite(uint32_t program, uint32_t site, Comm *comm, bool &skip);
   /// Value that the leader gives to the next decision: `bits` and what issuers
   /// have asked for, where all their members are there.
   uint64_t propose(uint64_t bits);
@@ -92,6 +97,7 @@ private:
     /// Of one with optional steps only: rounds that use some, not yet begun.
     std::deque<std::pair<uint64_t, uint64_t>> used;
     uint64_t told = 0; ///< rounds up to this one were returned by wait()
+    std::vector<bool> takesPart; ///< by site: this rank has a step there
   };
   struct Turn {
     uint32_t issuer = 0;
@@ -124,9 +130,19 @@ private:
   void settle();
   bool holds() const { return context.gateMode == CONCORD_GATE_HOLD; }
   void note(Issuer &issuer);
+  /// A call in words, made only where something has to be said.
+  class What {
+  public:
+    virtual std::string text() const = 0;
+
+  protected:
+    ~What() = default;
+  };
   /// Go to the issuer's next step that its round uses; waits for decisions.
-  int32_t advance(uint32_t index, const std::string &what);
-  int32_t await(uint32_t index, const Step &step, const std::string &what);
+  /// With `skip`, one step only: set when the round does not use it.
+  int32_t advance(uint32_t index, const What &what, bool *skip);
+  int32_t await(uint32_t index, const Step &step, const What &what);
+  int32_t aborted(const What &what);
   void take(uint32_t index);
   int32_t late(uint32_t waiting, const std::string &what, double seconds);
   int32_t broken() const;

@@ -15,6 +15,7 @@
 #include "algorithms/Direct.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
+#include "gate/Gate.h"
 #include "program/Program.h"
 
 #include <algorithm>
@@ -172,8 +173,8 @@ static uint32_t bufferCount(Kind kind) {
 }
 
 /// Put the buffers in, check against the plan. Returns buffers consumed through
-/// `used`.
-static int32_t fill(Context &context, Site &site, uint32_t index,
+/// `used`. `gate`: of a program whose rounds it decides, else null.
+static int32_t fill(Gate *gate, Site &site, uint32_t index,
                     const concord_buffer *buffers, uint32_t numBuffers,
                     uint32_t &used) {
   Op &op = site.op;
@@ -186,6 +187,18 @@ static int32_t fill(Context &context, Site &site, uint32_t index,
     used = numBuffers;
     op.reset();
     return prepareFused(op, *site.comm, *site.fused, buffers, numBuffers);
+  }
+  // A decision's value is the runtime's own unless the code wants to see it.
+  const concord_buffer own = {&site.decision, 1, 8, 8};
+  if (issue.kind == Kind::RoundDecision) {
+    if (numBuffers == 0) {
+      buffers = &own;
+      numBuffers = 1;
+      site.decision = 0;
+    }
+    auto *bits = static_cast<uint64_t *>(buffers[0].base);
+    if (gate && gate->leads())
+      *bits = gate->propose(*bits);
   }
   // One buffer stands for input and output in place.
   uint32_t wanted =
@@ -223,6 +236,13 @@ static int32_t fill(Context &context, Site &site, uint32_t index,
   return site.takesPart ? prepare(op, *site.comm) : CONCORD_OK;
 }
 
+/// What the round's decision has brought is the gate's to know.
+static void decide(const concord_program &program, const Site &site) {
+  if (program.gated && site.issue->kind == Kind::RoundDecision)
+    program.context->gate->decided(
+        *static_cast<const uint64_t *>(site.op.request.out.base));
+}
+
 /// The program whose step the calling thread runs.
 static concord_program *runningIn(const Context &context) {
   if (context.running.size() == 1)
@@ -256,11 +276,23 @@ int32_t concord::rt::issueSite(Context &context, uint32_t index,
         if (int32_t status = waitFor(*op))
           return status;
   int32_t status = CONCORD_OK;
+  Gate *gate = program->gated ? context.gate.get() : nullptr;
+  if (gate) {
+    Comm *comm =
+        site.comm ? site.comm : program->sites[issue.members.front()].comm;
+    bool skip = false;
+    status = guarded(
+        [&] { return gate->enterSite(program->planIndex, index, comm, skip); });
+    if (status != CONCORD_OK)
+      return status;
+    if (skip)
+      return CONCORD_OK;
+  }
   uint32_t used = 0;
   if (issue.kind == Kind::Group) {
     for (uint32_t member : issue.members) {
-      status = fill(context, program->sites[member], member, buffers,
-                    numBuffers, used);
+      status =
+          fill(gate, program->sites[member], member, buffers, numBuffers, used);
       if (status != CONCORD_OK)
         return status;
       buffers += used;
@@ -276,11 +308,13 @@ int32_t concord::rt::issueSite(Context &context, uint32_t index,
     if (issue.synchronous)
       status = waitSite(context, index);
   } else {
-    status = fill(context, site, index, buffers, numBuffers, used);
+    status = fill(gate, site, index, buffers, numBuffers, used);
     if (status == CONCORD_OK && site.takesPart) {
-      if (issue.synchronous)
+      if (issue.synchronous) {
         status = runNow(site.op);
-      else
+        if (status == CONCORD_OK)
+          decide(*program, site);
+      } else
         enqueue(site.op);
     }
   }
@@ -309,6 +343,8 @@ int32_t concord::rt::waitSite(Context &context, uint32_t index) {
     if (!one.takesPart || one.op.state == Op::State::Idle)
       return;
     int32_t result = waitFor(one.op);
+    if (result == CONCORD_OK)
+      decide(*program, one);
     if (status == CONCORD_OK)
       status = result;
     one.op.state = Op::State::Idle;

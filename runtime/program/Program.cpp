@@ -251,7 +251,7 @@ std::vector<size_t> numbers(const concord_program &program, const json &own,
 /// What this rank's program takes. Of several programs each has its own arena,
 /// entries, parameters and kernels; `meta` is reduced to those.
 void readEntries(concord_program &program, json &meta) {
-  size_t index = size_t(program.planned - program.plan.programs.data());
+  size_t index = program.planIndex;
   size_t steps = program.desc->struct_size >= sizeof(concord_program_desc) &&
                          program.desc->steps
                      ? size_t(program.desc->num_steps)
@@ -317,24 +317,73 @@ void readPlan(concord_program &program, const json &meta) {
   if (!said.empty() && said != program.digest)
     corrupt(program,
             "the plan is not the one that the metadata's digest names");
-  // The order between several issuers of a rank is only safe if an issue is
-  // held for its turn, which this runtime does not do yet.
-  for (const plan::Program &candidate : program.plan.programs) {
-    if (!candidate.ranks.empty() &&
+  program.gated = Gate::needsHold(program.plan);
+}
+
+/// The programs that this rank runs: one, or one per issuer. First comes one
+/// that issues in every round.
+std::vector<uint32_t> ownPrograms(const concord_program &program) {
+  std::vector<uint32_t> own;
+  for (uint32_t i = 0; i < program.plan.programs.size(); ++i) {
+    const plan::Program &candidate = program.plan.programs[i];
+    if (candidate.ranks.empty() ||
         std::find(candidate.ranks.begin(), candidate.ranks.end(),
-                  program.context->rank) == candidate.ranks.end())
-      continue;
-    if (program.planned)
-      raise(CONCORD_ERROR_NOT_SUPPORTED,
-            "%s has several issuers on rank %d ('%s' and '%s'), which needs "
-            "gate mode hold",
-            program.path.c_str(), program.context->rank,
-            program.planned->name.c_str(), candidate.name.c_str());
-    program.planned = &candidate;
+                  program.context->rank) != candidate.ranks.end())
+      own.push_back(i);
   }
-  if (!program.planned)
+  if (own.empty())
     corrupt(program, "the plan has no program for rank " +
                          std::to_string(program.context->rank));
+  auto always = [&](uint32_t index) {
+    const auto &issues = program.plan.programs[index].issues;
+    return std::any_of(issues.begin(), issues.end(),
+                       [](const plan::Issue &x) { return !x.optional; });
+  };
+  std::stable_partition(own.begin(), own.end(), always);
+  // Each issuer has communicators of its own, so that a call tells whose it is.
+  std::vector<uint32_t> issuerOf(program.plan.domains.size(), ~0u);
+  for (uint32_t index : own)
+    for (const plan::Issue &issue : program.plan.programs[index].issues) {
+      uint32_t &user = issuerOf[issue.domain];
+      if (user != ~0u && user != index)
+        raise(CONCORD_ERROR_PLAN,
+              "%s: '%s' and '%s' both issue on domain '%s' of rank %d; give "
+              "each issuer a domain of its own",
+              program.path.c_str(), program.plan.programs[user].name.c_str(),
+              program.plan.programs[index].name.c_str(),
+              program.plan.domains[issue.domain].name.c_str(),
+              program.context->rank);
+      user = index;
+    }
+  return own;
+}
+
+/// The order between several issuers of a rank is certified with hold only.
+void refuseOtherModes(const concord_program &program,
+                      const std::vector<uint32_t> &own) {
+  const Context &context = *program.context;
+  static const char *const kModes[] = {"default", "off", "record", "check",
+                                       "hold"};
+  if (!program.gated) {
+    if (own.size() > 1)
+      raise(CONCORD_ERROR_PLAN,
+            "%s has several issuers on rank %d ('%s', '%s') and no order of "
+            "their rounds; run comm-order",
+            program.path.c_str(), context.rank,
+            program.plan.programs[own[0]].name.c_str(),
+            program.plan.programs[own[1]].name.c_str());
+    return;
+  }
+  if (context.gateChosen && context.gateMode != CONCORD_GATE_HOLD)
+    raise(CONCORD_ERROR_INVALID_ARGUMENT,
+          "%s has several issuers on a rank and is certified with gate=hold "
+          "only; it does not start in gate mode %s",
+          program.path.c_str(), kModes[context.gateMode]);
+  if (context.gate && context.gate->digest() != plan::digest(program.plan))
+    raise(CONCORD_ERROR_BUSY,
+          "%s has several issuers on a rank, and another plan is loaded in "
+          "this context",
+          program.path.c_str());
 }
 
 void makeKernels(concord_program &program, const json &meta) {
@@ -455,6 +504,40 @@ concord_kernel *concord::rt::makeKernel(concord_program &program, size_t number,
   return kernel;
 }
 
+/// What one program needs, after its plan is there.
+static void makeProgram(concord_program &program, json meta, uint32_t index,
+                        bool verifyWeights) {
+  program.planIndex = index;
+  program.planned = &program.plan.programs[index];
+  if (!program.planned->name.empty() && program.plan.programs.size() > 1)
+    program.name = program.planned->name;
+  readEntries(program, meta);
+  makeKernels(program, meta);
+  mapWeights(program, meta, verifyWeights);
+  makeBuffers(program, meta);
+  program.boundShapes.resize(program.inputs.size());
+  program.sizes.resize(program.sizeExtents.size());
+  for (const BoundedDim &dim : program.dims)
+    program.wantedSizes.push_back(dim.max);
+  prepareProgram(program);
+  prefaultCode(program.path);
+  prepareSites(program);
+}
+
+/// What generated code is given in every step.
+static void fillArguments(concord_program &program) {
+  concord_step_args &args = program.args;
+  args.struct_size = sizeof args;
+  args.rank = program.context->rank;
+  args.context = program.context;
+  args.arena = program.arena;
+  args.parameters = program.parameters.data();
+  args.inputs = program.inputData.data();
+  args.outputs = program.outputData.data();
+  args.kernels = program.kernels.data();
+  args.sizes = program.sizes.data();
+}
+
 concord_program *
 concord::rt::loadProgram(Context &context, const char *path,
                          const concord_program_options &options) {
@@ -466,25 +549,44 @@ concord::rt::loadProgram(Context &context, const char *path,
   ++context.loads;
   PlanReport report{};
   std::string words;
+  std::unique_ptr<Gate> gate;
+  int mode = context.gateMode;
   try {
     json meta;
     openLibrary(*program);
     readMetadata(*program, meta);
     readPlan(*program, meta);
-    readEntries(*program, meta);
-    makeKernels(*program, meta);
-    mapWeights(*program, meta,
-               options.verify_weights ||
-                   envInteger("CONCORD_VERIFY_WEIGHTS", 0));
-    makeBuffers(*program, meta);
-    program->boundShapes.resize(program->inputs.size());
-    program->sizes.resize(program->sizeExtents.size());
-    for (const BoundedDim &dim : program->dims)
-      program->wantedSizes.push_back(dim.max);
-    prepareProgram(*program);
-    prefaultCode(program->path);
-    prepareSites(*program);
-    report.gateMode = context.gateMode;
+    std::vector<uint32_t> own = ownPrograms(*program);
+    refuseOtherModes(*program, own);
+    if (program->gated) {
+      mode = CONCORD_GATE_HOLD;
+      if (!context.gate) {
+        int before = std::exchange(context.gateMode, mode);
+        try {
+          gate = std::make_unique<Gate>(context, program->plan);
+        } catch (...) {
+          context.gateMode = before;
+          throw;
+        }
+        context.gateMode = before;
+      }
+    }
+    bool verify =
+        options.verify_weights || envInteger("CONCORD_VERIFY_WEIGHTS", 0);
+    makeProgram(*program, meta, own[0], verify);
+    for (size_t i = 1; i < own.size(); ++i) {
+      auto other = std::make_unique<concord_program>();
+      other->context = &context;
+      other->path = program->path;
+      program->others.push_back(std::move(other));
+      concord_program &next = *program->others.back();
+      json again;
+      openLibrary(next);
+      readMetadata(next, again);
+      readPlan(next, again);
+      makeProgram(next, std::move(again), own[i], verify);
+    }
+    report.gateMode = mode;
     for (const plan::Program &each : program->plan.programs)
       report.issues += uint32_t(each.issues.size());
     report.digest =
@@ -505,22 +607,25 @@ concord::rt::loadProgram(Context &context, const char *path,
     release();
     throw;
   }
-  concord_step_args &args = program->args;
-  args.struct_size = sizeof args;
-  args.rank = context.rank;
-  args.context = &context;
-  args.arena = program->arena;
-  args.parameters = program->parameters.data();
-  args.inputs = program->inputData.data();
-  args.outputs = program->outputData.data();
-  args.kernels = program->kernels.data();
-  args.sizes = program->sizes.data();
+  if (gate) {
+    context.gateMode = mode;
+    context.gate = std::move(gate);
+  }
+  fillArguments(*program);
   context.programs.push_back(program.get());
+  for (auto &other : program->others) {
+    fillArguments(*other);
+    context.programs.push_back(other.get());
+  }
+  context.running.reserve(1 + program->others.size());
   return program.release();
 }
 
 void concord::rt::dropProgram(concord_program *program) {
   Context &context = *program->context;
+  for (auto &other : program->others)
+    dropProgram(other.release());
+  program->others.clear();
   std::erase(context.programs, program);
   for (concord_comm *comm : program->comms)
     dropComm(comm);

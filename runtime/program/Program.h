@@ -58,6 +58,7 @@ struct Site {
   std::unique_ptr<Fused> fused; ///< when it is one with a kernel
   concord_kernel *kernel = nullptr;
   std::vector<uint64_t> sendBytes, receiveBytes;
+  uint64_t decision = 0; ///< of a round, where code gives no buffer
 };
 
 } // namespace concord::rt
@@ -69,7 +70,11 @@ struct concord_program {
   const concord_program_desc *desc = nullptr;
   std::string name, digest, metaText, planJson;
   concord::plan::Plan plan;
-  const concord::plan::Program *planned = nullptr;      ///< what this rank runs
+  const concord::plan::Program *planned = nullptr; ///< what this rank runs
+  uint32_t planIndex = 0;                          ///< its number
+  bool gated = false; ///< its issues wait for their turns
+  /// Of a rank with several issuers: the other ones' programs.
+  std::vector<std::unique_ptr<concord_program>> others;
   int32_t (*step)(const concord_step_args *) = nullptr; ///< its code
   uint64_t arenaBytes = 0;
   char *arena = nullptr;
@@ -108,7 +113,7 @@ namespace concord::rt {
 /// Load; collective over the world. Throws Error.
 concord_program *loadProgram(Context &context, const char *path,
                              const concord_program_options &options);
-/// Release everything of a program.
+/// Release everything of a program, the other issuers' with it.
 void dropProgram(concord_program *program);
 
 /// The sizes of what is bound from now on (Shapes.cpp). `what` opens messages.

@@ -68,8 +68,11 @@ void printSummary(ModuleOp module, llvm::raw_ostream &os) {
       for (const plan::Issue &issue : program.issues) {
         if (issue.domain != index)
           continue;
+        // A barrier that decides a round is no collective of the dialect's.
         auto kind = static_cast<comm::CollectiveKind>(issue.kind);
-        auto &entry = kinds[stringifyCollectiveKind(kind).str()];
+        auto &entry = kinds[issue.kind == plan::Kind::RoundDecision
+                                ? "round_decision"
+                                : stringifyCollectiveKind(kind).str()];
         entry.first += 1;
         entry.second += issue.count * dtypeSize(issue.dtype);
       }

@@ -245,6 +245,8 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
                 {"repeat", options.repeat},
                 {"warmup", options.warmup},
                 {"json", statsFile(rank).string()}};
+    if (meta.gate == "hold")
+      job["slots"] = options.slots;
     json &inputs = job["inputs"] = json::array();
     for (size_t i = 0; i < meta.inputs.size(); ++i) {
       if (!meta.inputs[i].on(rank))

@@ -29,13 +29,12 @@ constexpr std::array<std::string_view, 13> kCompileOptions = {
     "--dim",    "--shape",  "--const",        "--world", "--group-type",
     "--import", "--report", "--micro-batches"};
 
-constexpr std::array<std::string_view, 22> kOwnOptions = {
-    "--ranks",    "--input",  "--input-dir", "--seed",
-    "--state",    "--expect", "--rtol",      "--atol",
-    "--repeat",   "--warmup", "--trace",     "--output-dir",
-    "--timeout",  "--json",   "--keep",      "--verbose",
-    "--no-cache", "--help",   "--version",   "--env",
-    "--help-all", "--"};
+constexpr std::array<std::string_view, 23> kOwnOptions = {
+    "--ranks",    "--input",      "--input-dir", "--seed",    "--state",
+    "--expect",   "--rtol",       "--atol",      "--repeat",  "--warmup",
+    "--trace",    "--output-dir", "--timeout",   "--json",    "--keep",
+    "--verbose",  "--no-cache",   "--help",      "--version", "--env",
+    "--help-all", "--slots",      "--"};
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N> &list,
@@ -143,6 +142,10 @@ Options parseOptions(std::vector<std::string> arguments) {
   app.add_option("--warmup", options.warmup,
                  "steps before them (1 with --repeat, 0 with --state)")
       ->check(CLI::Range(int64_t(0), int64_t(1) << 32));
+  app.add_option("--slots", options.slots,
+                 "of a program with several issuers: the share of the steps in "
+                 "which optional slots are asked for (1)")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--timeout", options.timeout,
                  "seconds until the run is stopped")
       ->check(CLI::PositiveNumber);

@@ -45,6 +45,7 @@ struct Options {
   double rtol = 1e-3, atol = 1e-5;
   int64_t repeat = 1, warmup = -1; ///< -1: chosen by the other options
   double timeout = 0;
+  double slots = 1; ///< share of the steps that ask for optional slots
   std::string traceFile, jsonFile;
   bool keep = false, verbose = false, noCache = false;
 

@@ -64,12 +64,21 @@ plan::Plan readPlan(const fs::path &program) {
   return plan;
 }
 
+/// The program whose steps a rank records: of several issuers' the first that
+/// issues in every round, as the runtime has it.
 const plan::Program *programOf(const plan::Plan &plan, int64_t rank) {
-  for (const plan::Program &program : plan.programs)
-    if (std::find(program.ranks.begin(), program.ranks.end(), rank) !=
+  const plan::Program *found = nullptr;
+  for (const plan::Program &program : plan.programs) {
+    if (std::find(program.ranks.begin(), program.ranks.end(), rank) ==
         program.ranks.end())
+      continue;
+    if (std::any_of(program.issues.begin(), program.issues.end(),
+                    [](const plan::Issue &x) { return !x.optional; }))
       return &program;
-  return nullptr;
+    if (!found)
+      found = &program;
+  }
+  return found;
 }
 
 std::string nameOf(const plan::Plan &plan, const plan::Issue &issue) {

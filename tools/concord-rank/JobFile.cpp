@@ -49,6 +49,8 @@ JobFile concord::tools::readJobFile(const std::string &path) {
     job.repeat = root.value("repeat", uint64_t(1));
     job.warmup = root.value("warmup", uint64_t(0));
     job.traceSteps = root.value("trace_steps", uint64_t(0));
+    job.severalIssuers = root.contains("slots");
+    job.slots = root.value("slots", 1.0);
     job.statsFile = root.value("json", std::string());
     job.traceFile = root.value("trace", std::string());
   } catch (const json::exception &error) {

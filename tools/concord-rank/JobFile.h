@@ -15,6 +15,9 @@
 //       "outputs": [{"name": N, "file": F}...],   written likewise
 //       "repeat": K, "warmup": W,                 K >= 1 measured steps after W
 //       "state": [{"input": N, "output": N}...],  bound before the first step
+//       "slots": P,                               of a program with several
+//                                                 issuers: the share of the
+//                                                 steps that use optional slots
 //       "json": F, "trace": F, "trace_steps": n}  "" or absent: not written;
 //                                                 n = 0: all measured steps
 //
@@ -53,6 +56,8 @@ struct JobFile {
   std::string program;
   std::vector<TensorFile> inputs, outputs;
   std::vector<std::pair<std::string, std::string>> state;
+  bool severalIssuers = false;
+  double slots = 1;
   uint64_t repeat = 1, warmup = 0, traceSteps = 0;
   std::string statsFile, traceFile;
 };

@@ -16,6 +16,8 @@
 #include "concord/concord.h"
 #include "concord/launch.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -23,9 +25,11 @@
 #include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <stdexcept>
 #include <string_view>
 #include <sys/resource.h>
+#include <thread>
 #include <time.h>
 #include <unistd.h>
 
@@ -164,6 +168,10 @@ class Runner {
 public:
   explicit Runner(const JobFile &job) : job(job) {}
   ~Runner() {
+    lastRound.store(true);
+    for (Issuer &issuer : issuers)
+      if (issuer.thread.joinable())
+        issuer.thread.join();
     concord_program_unload(program);
     concord_context_finalize(context);
   }
@@ -171,9 +179,19 @@ public:
   int rank() const { return ownRank; }
 
 private:
-  uint32_t find(bool input, const std::string &name);
-  concord_entry entry(bool input, uint32_t index);
+  /// An input or output: of which issuer's program, and its number.
+  struct Place {
+    concord_program *program;
+    uint32_t index;
+  };
+  Place find(bool input, const std::string &name);
+  concord_entry entry(bool input, Place place);
   void load();
+  void findIssuers();
+  void startIssuers();
+  void finishIssuers();
+  void askForSlots(uint64_t step);
+  void runIssuer(size_t number, uint64_t steps);
   void steps();
   void write();
 
@@ -181,6 +199,20 @@ private:
   concord_context *context = nullptr;
   concord_program *program = nullptr;
   concord_comm *world = nullptr;
+  /// The other issuers of this rank, each with a thread.
+  struct Issuer {
+    std::string name;
+    concord_program *program = nullptr;
+    bool optionalOnly = false; ///< steps in rounds that use a slot of it
+    std::string error;
+    int32_t status = CONCORD_OK;
+    uint64_t steps = 0;
+    std::thread thread;
+  };
+  std::vector<Issuer> issuers;
+  std::string mainIssuer;
+  std::atomic<bool> lastRound{false};
+  std::mt19937_64 random{0}; ///< of the steps that use slots
   int32_t ownRank = -1, ranks = 1;
   int64_t loadTime = 0;
   bool grows = false; ///< a state's size may change from step to step
@@ -189,32 +221,138 @@ private:
   Trace trace;
 };
 
-concord_entry Runner::entry(bool input, uint32_t index) {
+concord_entry Runner::entry(bool input, Place place) {
   concord_entry value{};
   value.struct_size = sizeof value;
-  check(input ? concord_program_input(program, index, &value)
-              : concord_program_output(program, index, &value));
+  check(input ? concord_program_input(place.program, place.index, &value)
+              : concord_program_output(place.program, place.index, &value));
   return value;
 }
 
-uint32_t Runner::find(bool input, const std::string &name) {
-  uint32_t count = 0;
-  check(input ? concord_program_num_inputs(program, &count)
-              : concord_program_num_outputs(program, &count));
+Runner::Place Runner::find(bool input, const std::string &name) {
+  std::vector<concord_program *> programs = {program};
+  for (const Issuer &issuer : issuers)
+    programs.push_back(issuer.program);
   std::string known;
-  for (uint32_t i = 0; i < count; ++i) {
-    std::string candidate = entry(input, i).name;
-    if (candidate == name)
-      return i;
-    known += (known.empty() ? "" : ", ") + candidate;
+  for (concord_program *each : programs) {
+    uint32_t count = 0;
+    check(input ? concord_program_num_inputs(each, &count)
+                : concord_program_num_outputs(each, &count));
+    for (uint32_t i = 0; i < count; ++i) {
+      std::string candidate = entry(input, {each, i}).name;
+      if (candidate == name)
+        return {each, i};
+      known += (known.empty() ? "" : ", ") + candidate;
+    }
   }
   throw std::runtime_error(job.program + " has no " +
                            (input ? "input" : "output") + " '" + name +
                            "'; it has: " + known);
 }
 
+/// The programs of the rank's other issuers, by the artefact's metadata.
+void Runner::findIssuers() {
+  concord_program_info info{};
+  info.struct_size = sizeof info;
+  check(concord_program_info_query(program, &info));
+  json meta = json::parse(info.meta_json);
+  for (const json &each : meta.value("programs", json::array())) {
+    const json &ranks = each.at("ranks");
+    if (!ranks.empty() &&
+        std::find(ranks.begin(), ranks.end(), ownRank) == ranks.end())
+      continue;
+    std::string name = each.at("name");
+    concord_program *found = nullptr;
+    check(concord_program_issuer(program, name.c_str(), &found));
+    if (found == program) {
+      mainIssuer = name;
+      continue;
+    }
+    Issuer &issuer = issuers.emplace_back();
+    issuer.name = name;
+    issuer.program = found;
+    // One that issues in every round does not wait for slots.
+    uint64_t round = 0, bits = 0;
+    issuer.optionalOnly = concord_slot_wait(context, name.c_str(), 0, &round,
+                                            &bits) == CONCORD_ERROR_NOT_READY;
+  }
+}
+
+/// What a thread of an issuer does, to the end of the last round.
+void Runner::runIssuer(size_t number, uint64_t steps) {
+  Issuer &self = issuers[number];
+  auto failed = [&](int32_t status) {
+    if (status == CONCORD_OK)
+      return false;
+    self.status = status;
+    self.error = std::string(concord_status_name(status)) + " in step " +
+                 std::to_string(self.steps) + " of '" + self.name +
+                 "': " + concord_last_error();
+    return true;
+  };
+  if (failed(concord_issuer_attach(context, self.name.c_str())))
+    return;
+  if (!self.optionalOnly) {
+    for (; self.steps < steps; ++self.steps)
+      if (failed(concord_program_step(self.program)))
+        return;
+  } else {
+    for (;;) {
+      // Asked before the wait: what the last round uses is known by then.
+      bool last = lastRound.load();
+      uint64_t round = 0, bits = 0;
+      int32_t status = concord_slot_wait(context, self.name.c_str(),
+                                         last ? 0 : 0.05, &round, &bits);
+      if (status == CONCORD_ERROR_NOT_READY) {
+        if (last)
+          break;
+        continue;
+      }
+      if (failed(status) || failed(concord_program_step(self.program)))
+        return;
+      ++self.steps;
+    }
+  }
+  failed(concord_issuer_leave(context, self.name.c_str()));
+}
+
+void Runner::startIssuers() {
+  if (!job.severalIssuers)
+    return;
+  uint64_t steps = job.warmup + job.repeat;
+  check(concord_issuer_attach(context, mainIssuer.c_str()));
+  for (size_t i = 0; i < issuers.size(); ++i)
+    issuers[i].thread = std::thread([this, i, steps] { runIssuer(i, steps); });
+}
+
+/// A slot is used in the round after it was asked for, on the rank that
+/// decides; elsewhere asking is an error, which says no more than that.
+void Runner::askForSlots(uint64_t step) {
+  bool ask = std::uniform_real_distribution<double>(0, 1)(random) < job.slots;
+  if (!ask || step + 1 == job.warmup + job.repeat)
+    return;
+  for (const Issuer &issuer : issuers)
+    if (issuer.optionalOnly)
+      (void)concord_slot_request(context, issuer.name.c_str(), 0);
+}
+
+void Runner::finishIssuers() {
+  lastRound.store(true);
+  for (Issuer &issuer : issuers)
+    if (issuer.thread.joinable())
+      issuer.thread.join();
+  for (const Issuer &issuer : issuers)
+    if (issuer.status != CONCORD_OK)
+      throw StatusError(issuer.status, issuer.error);
+}
+
 void Runner::load() {
-  check(concord_context_create(nullptr, &context));
+  concord_context_config config{};
+  config.struct_size = sizeof config;
+  // Each issuer of a rank has a thread.
+  if (job.severalIssuers)
+    config.thread_level = CONCORD_THREAD_MULTIPLE;
+  check(concord_context_create(&config, &context));
   check(concord_context_rank(context, &ownRank, &ranks));
   check(concord_comm_world(context, &world));
   concord_program_options options{};
@@ -226,24 +364,34 @@ void Runner::load() {
   int64_t start = now();
   check(concord_program_load(context, job.program.c_str(), &options, &program));
   loadTime = now() - start;
+  if (job.severalIssuers)
+    findIssuers();
   // First, because it may give a state that grows another buffer.
-  for (const auto &[input, output] : job.state)
-    check(concord_program_bind_state(program, find(true, input),
-                                     find(false, output)));
+  for (const auto &[input, output] : job.state) {
+    Place in = find(true, input), out = find(false, output);
+    if (in.program != out.program)
+      throw std::runtime_error("state " + input + "=" + output +
+                               ": they belong to two issuers");
+    check(concord_program_bind_state(in.program, in.index, out.index));
+  }
   for (const TensorFile &input : job.inputs) {
-    uint32_t index = find(true, input.name);
+    Place place = find(true, input.name);
     void *data = nullptr;
-    check(concord_program_input_data(program, index, &data));
+    check(concord_program_input_data(place.program, place.index, &data));
     // Shapes are the largest ones until they are bound.
-    readTensor(input.file, data, entry(true, index).local_bytes,
+    readTensor(input.file, data, entry(true, place).local_bytes,
                !input.shape.empty());
   }
   for (const TensorFile &input : job.inputs)
-    if (!input.shape.empty())
-      check(concord_program_bind_shape(program, find(true, input.name),
+    if (!input.shape.empty()) {
+      Place place = find(true, input.name);
+      check(concord_program_bind_shape(place.program, place.index,
                                        input.shape.data(),
                                        uint32_t(input.shape.size())));
+    }
   check(concord_program_prepare(program));
+  for (const Issuer &issuer : issuers)
+    check(concord_program_prepare(issuer.program));
   for (const TensorFile &output : job.outputs)
     find(false, output.name);
   uint32_t dims = 0;
@@ -266,8 +414,12 @@ void Runner::steps() {
   }
   uint64_t total = job.warmup + job.repeat;
   rusage before{}, after{};
-  check(concord_barrier(world, nullptr));
+  // Under hold only what is planned is issued; loading was a meeting as well.
+  if (!job.severalIssuers)
+    check(concord_barrier(world, nullptr));
+  startIssuers();
   for (uint64_t i = 0; i < total; ++i) {
+    askForSlots(i);
     if (i == 1) {
       ::getrusage(RUSAGE_SELF, &before);
       callMarker("concord_memcount_begin");
@@ -290,6 +442,11 @@ void Runner::steps() {
     if (status != CONCORD_OK) {
       // Generated code may hand a kernel's status on without any words.
       std::string words = concord_last_error();
+      // The other issuers hear of it through the gate.
+      lastRound.store(true);
+      for (Issuer &issuer : issuers)
+        if (issuer.thread.joinable())
+          issuer.thread.join();
       throw StatusError(
           status,
           std::string(concord_status_name(status)) + " in step " +
@@ -301,6 +458,11 @@ void Runner::steps() {
       ends[measured] = end;
     }
   }
+  if (job.severalIssuers) {
+    // The one that decides the rounds leaves last.
+    finishIssuers();
+    check(concord_issuer_leave(context, mainIssuer.c_str()));
+  }
   if (total > 1) {
     callMarker("concord_memcount_end");
     ::getrusage(RUSAGE_SELF, &after);
@@ -310,10 +472,10 @@ void Runner::steps() {
 
 void Runner::write() {
   for (const TensorFile &output : job.outputs) {
-    uint32_t index = find(false, output.name);
+    Place place = find(false, output.name);
     void *data = nullptr;
-    check(concord_program_output_data(program, index, &data));
-    writeWhole(output.file, data, entry(false, index).local_bytes);
+    check(concord_program_output_data(place.program, place.index, &data));
+    writeWhole(output.file, data, entry(false, place).local_bytes);
   }
   concord_program_info info{};
   info.struct_size = sizeof info;
@@ -335,6 +497,12 @@ void Runner::write() {
     json &times = stats["step_ns"] = json::array();
     for (size_t i = 0; i < begins.size(); ++i)
       times.push_back(ends[i] - begins[i]);
+    if (job.severalIssuers) {
+      json &others = stats["issuers"] = json::object();
+      others[mainIssuer] = job.warmup + job.repeat;
+      for (const Issuer &issuer : issuers)
+        others[issuer.name] = issuer.steps;
+    }
     std::string text = stats.dump() + "\n";
     writeWhole(job.statsFile, text.data(), text.size());
   }
@@ -349,7 +517,7 @@ void Runner::write() {
       bool mine = members.empty();
       for (const json &member : members)
         mine |= member == ownRank;
-      if (!mine)
+      if (!mine || (job.severalIssuers && each["name"] != mainIssuer))
         continue;
       for (const json &issue : each["issues"])
         sites.push_back({{"site", issue["site"]},

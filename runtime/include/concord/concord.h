@@ -621,6 +621,13 @@ typedef struct concord_program_info {
      const concord_program_options *options, concord_program **out),           \
     "Load NAME.so and NAME.weights. Collective over all ranks of the job: if " \
     "one rank fails, or the plans differ, all fail and name it.")              \
+  X("program", int32_t, concord_program_issuer,                                \
+    (concord_program * program, const char *issuer, concord_program **out),    \
+    "Of a rank with several issuers: the program of one of them, by its name " \
+    "or its issuer's, loaded with `program` and released with it. Each is "    \
+    "stepped by a thread of its own, once a round; the gate holds their "      \
+    "issues to the agreed order, and passes over optional slots that the "     \
+    "round does not use: what they would have written stays as it was.")       \
   X("program", int32_t, concord_program_unload, (concord_program * program),   \
     "Release it. NULL does nothing.")                                          \
   X("program", int32_t, concord_program_info_query,                            \

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -41,8 +42,24 @@ def compiled_plan(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module", name="artefact")
+def compiled_artefact(tmp_path_factory):
+    """two_programs.mlir, compiled."""
+    path = tmp_path_factory.mktemp("gate") / "two_programs.so"
+    subprocess.run([BUILD / "bin" / "comm-opt", HERE / "two_programs.mlir",
+                    "--comm-pipeline", "--emit=so", "-o", path], check=True)
+    return path
+
+
 def run_job(plan, folder, how, **settings):
     """What the ranks print, and what they write to standard error."""
+    return launch(folder, [HERE / "gate_rank.py",
+                           BUILD / "lib" / "libhang_serving.so", plan, str(STEPS),
+                           how], **settings)
+
+
+def launch(folder, arguments, **settings):
+    """Two ranks of a Python program."""
     errors = folder / "errors.txt"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"),
                    "CONCORD_HEAP_BYTES": "64M", "CONCORD_TIMEOUT": "60",
@@ -50,8 +67,7 @@ def run_job(plan, folder, how, **settings):
                    "CONCORD_LIBRARY": str(BUILD / "lib" / "libconcord.so"),
                    **settings}
     result = subprocess.run(
-        [sys.executable, "-c", LAUNCH, errors, HERE / "gate_rank.py",
-         BUILD / "lib" / "libhang_serving.so", plan, str(STEPS), how],
+        [sys.executable, "-c", LAUNCH, errors, *arguments],
         env=environment, capture_output=True, text=True, check=True, timeout=150)
     return result.stdout, errors.read_text()
 
@@ -101,6 +117,47 @@ def test_another_mode_is_refused(plan, tmp_path):
     """The plan is certified under hold only."""
     _, errors = run_job(plan, tmp_path, "late", CONCORD_GATE="check")
     assert "gate=hold" in errors
+
+
+def test_an_artefact_runs_with_both_issuers(artefact, tmp_path):
+    """Compiled code of both issuers, in one order; unused slots passed over."""
+    output, errors = launch(tmp_path, [HERE / "program_rank.py", artefact,
+                                       str(STEPS)])
+    ranks = moves_of(output)
+    assert ranks[0] == ranks[1] and ranks[0][0] == STEPS, output + errors
+    assert 1 <= ranks[0][1] < STEPS // 5
+    assert "gate hold" in output
+
+
+@pytest.mark.parametrize("mode", ["off", "record", "check"])
+def test_an_artefact_refuses_another_mode(artefact, tmp_path, mode):
+    """With the reason, on every rank."""
+    _, errors = launch(tmp_path, [HERE / "program_rank.py", artefact, "5"],
+                       CONCORD_GATE=mode)
+    assert (f"certified with gate=hold only; it does not start in gate mode "
+            f"{mode}") in errors
+
+
+def test_comm_run_starts_every_issuer(tmp_path):
+    """One thread per issuer; the slots of a share of the steps; its inputs by
+    names that the two programs do not share."""
+    done = subprocess.run(
+        [BUILD / "bin" / "comm-run", HERE / "two_programs.mlir", "-n", "2",
+         "--repeat", "40", "--warmup", "0", "--slots", "0.5", "--input",
+         "arg1=fill:3", "--input", "serving.arg1=fill:2", "--output-dir",
+         tmp_path / "out", "--json", tmp_path / "run.json"],
+        env={**os.environ, "CONCORD_HEAP_BYTES": "64M"}, capture_output=True,
+        text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    counts = [rank["issuers"]
+              for rank in json.loads((tmp_path / "run.json").read_text())["ranks"]]
+    assert counts[0] == counts[1] and counts[0]["serving"] == 40
+    assert 5 < counts[0]["placement"] < 35
+    for rank in (0, 1):
+        served = np.load(tmp_path / "out" / f"serving.arg3@{rank}.npy")
+        moved = np.load(tmp_path / "out" / f"arg3@{rank}.npy")
+        assert (served == 8).all() and served.shape == (256,)
+        assert (moved == 6).all() and moved.shape == (4096,)
 
 
 def test_sigusr1_prints_what_a_live_rank_does():

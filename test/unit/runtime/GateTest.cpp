@@ -294,6 +294,67 @@ TEST(Gate, AnIssuerThatEndsIsNotWaitedFor) {
         multiple);
 }
 
+TEST(Gate, AnAbortEndsEveryWait) {
+  // A turn, the round that uses a slot, and the decision that tells of one:
+  // rank 0 aborts while all of them are waited for, on both ranks.
+  for (bool optional : {false, true}) {
+    plan::Plan p = twoIssuers(2, optional);
+    std::barrier waiting(2);
+    runRanks(
+        2,
+        [&](Rank &rank) {
+          concord_comm *ctl = domain(rank, "ctl"), *one = domain(rank, "one"),
+                       *two = domain(rank, "two");
+          ASSERT_OK(load(rank.context, p));
+          std::vector<float> in(64), out(64), a(64), b(64);
+          std::atomic<bool> entered{false};
+          std::thread placement;
+          if (optional) {
+            // Never asked for, so this issue has no round to go into.
+            placement = std::thread([&] {
+              entered = true;
+              EXPECT_EQ(allReduce(two, a.data(), b.data()),
+                        CONCORD_ERROR_ABORTED)
+                  << lastWords();
+            });
+          }
+          uint64_t bits = 0;
+          if (optional)
+            ASSERT_OK(concord_round_decision(ctl, 0, &bits));
+          ASSERT_OK(allReduce(one, in.data(), out.data()));
+          waiting.arrive_and_wait();
+          std::thread abort([&] {
+            while (optional && !entered)
+              std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(60));
+            if (rank.rank == 0)
+              EXPECT_OK(concord_context_abort(rank.context, "enough"));
+          });
+          if (!optional) {
+            // Placement does not come in round 0, so round 1 cannot begin.
+            EXPECT_EQ(allReduce(one, in.data(), out.data()),
+                      CONCORD_ERROR_ABORTED)
+                << lastWords();
+            EXPECT_NE(lastWords().find("aborted"), std::string::npos)
+                << lastWords();
+          } else {
+            uint64_t round = 0;
+            EXPECT_EQ(
+                concord_slot_wait(rank.context, "placement", 30, &round, &bits),
+                CONCORD_ERROR_ABORTED)
+                << lastWords();
+          }
+          abort.join();
+          if (placement.joinable())
+            placement.join();
+          EXPECT_EQ(allReduce(one, in.data(), out.data()),
+                    CONCORD_ERROR_ABORTED)
+              << lastWords();
+        },
+        multiple);
+  }
+}
+
 TEST(Gate, CheckComparesWithThePlan) {
   plan::Plan p = twoIssuers(2, false);
   p.programs.pop_back();

@@ -227,9 +227,11 @@ TEST_F(Programs, WrongWorldAbiAndCpu) {
   refused("cpu.so", "cpu.so", CONCORD_ERROR_WRONG_CPU, "x86-64-v9");
 }
 
-TEST_F(Programs, ProgramsThatNeedTheirIssuesHeldAreRefused) {
+// Issuers that have an order are in test/system/gate.
+TEST_F(Programs, IssuersThatShareADomainAreRefused) {
   fs::copy_file(TEST_PROGRAM_2, folder / "hold.so");
-  refused("hold.so", "hold.so", CONCORD_ERROR_NOT_SUPPORTED, "hold");
+  refused("hold.so", "hold.so", CONCORD_ERROR_PLAN,
+          "'test' and 'second' both issue on domain 'tp'");
 }
 
 TEST_F(Programs, DamagedPlansAndMetadata) {
