@@ -21,9 +21,12 @@ LINE = re.compile(r"^ \* (check|mutant):([^(\n]*)", re.M)
 def verify(model, defines, folder):
     """Run the search; (errors, complete, report)."""
     flags = [f"-D{define}" for define in defines]
-    compiler = shutil.which("cc") or shutil.which("clang-22")
+    # The project's own compiler, for spin's preprocessing as well: it would take
+    # gcc, which a machine with nothing but our packages does not have.
+    compiler = shutil.which("clang-22") or shutil.which("cc")
     report = ""
-    for command in (["spin", *flags, "-a", str(model)],
+    for command in (["spin", f"-P{compiler} -std=gnu99 -E -x c", *flags, "-a",
+                     str(model)],
                     [compiler, "-O0", "-w", "-DSAFETY", "-DVECTORSZ=2048", "-o",
                      "pan", "pan.c"],
                     ["./pan", "-m200000", "-w22"]):

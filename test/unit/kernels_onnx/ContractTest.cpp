@@ -16,6 +16,10 @@
 #include <new>
 #include <thread>
 
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#include <sanitizer/allocator_interface.h>
+#endif
+
 using namespace concord::test;
 using ::testing::HasSubstr;
 
@@ -23,7 +27,14 @@ namespace {
 std::atomic<long> allocations{0};
 }
 
-// Counts what the kernels allocate: they are C++, so all goes through here.
+// Counts what the kernels allocate: they are C++, so all goes through here. The
+// sanitizers have an operator new of their own, and hooks for those who count.
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+[[maybe_unused]] static const int hooked =
+    __sanitizer_install_malloc_and_free_hooks(
+        [](const volatile void *, size_t) { ++allocations; },
+        [](const volatile void *) {});
+#else
 void *operator new(size_t size) {
   ++allocations;
   if (void *memory = std::malloc(size ? size : 1))
@@ -32,6 +43,7 @@ void *operator new(size_t size) {
 }
 void operator delete(void *memory) noexcept { std::free(memory); }
 void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+#endif
 
 namespace {
 
