@@ -24,6 +24,9 @@ FIRST_MOVE, BETWEEN_MOVES, SLOW_FROM = 2, 2, 6
 EXPERT = 16384
 # Rounds at the end in which no move is asked for, so that none is left over.
 LAST_ROUNDS = 10
+# A planned step takes this long at least (us), so that Python, which starts later
+# than C++, has steps left to move experts in.
+PACE = 20000
 
 
 def slot_of_step(step):
@@ -56,10 +59,12 @@ class Placement:
             raise RuntimeError("the expert did not arrive as it was sent")
         self.moved += 1
 
-    def run_freely(self, step, steps):
+    def run_freely(self, step, steps, failed):
         """Issue whenever the serving loop has come to a step with a move."""
         for number in range(steps):
             while step() < number:
+                if failed():
+                    return
                 time.sleep(0.001)
             slot = slot_of_step(number)
             if slot is None or self.rank not in MOVES[slot]:
@@ -69,7 +74,7 @@ class Placement:
                 time.sleep(0.1)
             self.move(slot)
 
-    def run_planned(self, step, steps):
+    def run_planned(self, step, steps, failed):
         """Issue in the rounds that the plan gives."""
         issuer = self.context.issuer("placement")
         wanted = [s for s in map(slot_of_step, range(steps)) if s is not None]
@@ -82,7 +87,7 @@ class Placement:
                 asked += 1
             turn = issuer.wait(0.02)
             if turn is None:
-                if step() >= steps - 1:
+                if step() >= steps - 1 or failed():
                     return
                 continue
             for slot in range(len(MOVES)):
@@ -97,7 +102,8 @@ def main():
     library.serving_start.restype = ctypes.c_void_p
     library.serving_start.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int32] * 4
     library.serving_words.restype = ctypes.c_char_p
-    for name in ("serving_step", "serving_finish", "serving_words"):
+    for name in ("serving_step", "serving_failed", "serving_finish",
+                 "serving_words"):
         getattr(library, name).argtypes = [ctypes.c_void_p]
 
     context = concord.Context(threads=True)
@@ -108,16 +114,20 @@ def main():
         context.load_plan(plan)
     slow = SLOW_FROM if context.rank == 14 and not plan else -1
     serving = library.serving_start(context.handle, control.handle,
-                                    domain1.handle, steps, bool(plan), slow, 0)
+                                    domain1.handle, steps, bool(plan), slow,
+                                    PACE if plan else 0)
     placement = Placement(context, domain2)
     status, words = 0, ""
     try:
         run = placement.run_planned if plan else placement.run_freely
-        run(lambda: library.serving_step(serving), steps)
+        run(lambda: library.serving_step(serving), steps,
+            lambda: library.serving_failed(serving))
     except (concord.ConcordError, RuntimeError) as error:
         status, words = 1, f"placement: {error}"
     if library.serving_finish(serving):
         status, words = 1, "serving: " + library.serving_words(serving).decode()
+    elif plan and context.rank in (11, 14) and placement.moved == 0:
+        status, words = 1, "the two modules never met: no expert was moved"
     if status:
         sys.stderr.write(f"rank {context.rank}: {words}\n")
         # The job is broken; nothing is left to be finalized in order.

@@ -65,6 +65,10 @@ public:
     return status;
   }
   int step() const { return begun.load(); }
+  bool failed() {
+    std::lock_guard lock(mutex);
+    return status != CONCORD_OK;
+  }
   const char *words() const { return text.c_str(); }
 
 private:
@@ -213,6 +217,11 @@ serving_start(concord_context *context, concord_comm *control,
 
 __attribute__((visibility("default"))) int32_t serving_step(void *handle) {
   return static_cast<Serving *>(handle)->step();
+}
+
+/// It has given up; no step comes any more.
+__attribute__((visibility("default"))) int32_t serving_failed(void *handle) {
+  return static_cast<Serving *>(handle)->failed();
 }
 
 __attribute__((visibility("default"))) int32_t serving_finish(void *handle) {
