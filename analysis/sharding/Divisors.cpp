@@ -89,11 +89,21 @@ public:
         }
         if (begin >= end)
           continue;
+        int carriers = 0;
         for (size_t k = 0; k < op.operands.size(); ++k)
-          if (op.operands[k] >= 0 && factor.operands[k].dim >= 0)
-            work.push_back({op.operands[k], factor.operands[k].dim,
-                            factor.operands[k].outer * begin / origin,
-                            std::max<int64_t>(end / begin, 2)});
+          carriers += op.operands[k] >= 0 && factor.operands[k].dim >= 0;
+        for (size_t k = 0; k < op.operands.size(); ++k) {
+          if (op.operands[k] < 0 || factor.operands[k].dim < 0)
+            continue;
+          // A weight that has its own piece for each block (of a batched
+          // product) does not make the blocks.
+          if (carriers > 1 &&
+              detail::isMatrix(problem, problem.tensors[op.operands[k]]))
+            continue;
+          work.push_back({op.operands[k], factor.operands[k].dim,
+                          factor.operands[k].outer * begin / origin,
+                          std::max<int64_t>(end / begin, 2)});
+        }
       }
     }
     return false;

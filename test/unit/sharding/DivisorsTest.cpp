@@ -73,6 +73,17 @@ TEST(Divisors, BatchAndHeadsInOneDimension) {
   }
 }
 
+/// Nor do they where a parameter has a piece for each sequence and head.
+TEST(Divisors, BatchedProductWithAParameter) {
+  Net net(4);
+  Id x = net.input({2, 16, 768});
+  Id q = net.matmul(x, net.weight({768, 768}));
+  q = net.transpose(net.reshape(q, {2, 16, 12, 64}), {0, 2, 1, 3});
+  q = net.matmul(net.reshape(q, {24, 16, 64}), net.weight({24, 64, 32}));
+  net.output(net.reshape(q, {2, 12, 16, 32}));
+  EXPECT_FALSE(checkMesh(net.problem));
+}
+
 /// [3, 768] is no cut into heads, since its 3 are told apart; what follows is.
 TEST(Divisors, PartsThatArePickedAreNoHeads) {
   for (int64_t ranks : {2, 4, 5}) {
