@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Builder.h"
+#include "Fused.h"
 #include "Infer.h"
 
 #include <algorithm>
@@ -82,7 +83,8 @@ std::string label(const wire::Node &node, int index) {
 }
 
 /// Why an operator that ONNX defines is not in the registry.
-const char *reasonUnsupported(const std::string &op) {
+const char *reasonUnsupported(const std::string &domain,
+                              const std::string &op) {
   auto starts = [&](const char *text) { return op.rfind(text, 0) == 0; };
   if (op == "Loop" || op == "Scan")
     return "loops are not supported; export the model with the loop unrolled";
@@ -97,10 +99,12 @@ const char *reasonUnsupported(const std::string &op) {
     return "random numbers are not supported; pass them as an input";
   if (op == "RNN" || op == "LSTM" || op == "GRU")
     return "recurrent layers are not supported";
-  if (op == "GroupQueryAttention" || op == "MoE" || op == "QMoE" ||
-      op == "MatMulNBits" || op == "SkipSimplifiedLayerNormalization")
-    return "this fused operator is not supported; export the model without "
-           "onnxruntime's fusions";
+  if (domain == "com.microsoft" && starts("Q"))
+    return "onnxruntime's quantised operators are not supported; quantise in "
+           "its QDQ format (QuantizeLinear and DequantizeLinear)";
+  if (domain == "com.microsoft" || op == "SimplifiedLayerNormalization")
+    return "onnxruntime's fused operators are not supported; export without "
+           "them, or save the optimised model at ORT_ENABLE_BASIC";
   return nullptr;
 }
 
@@ -527,13 +531,18 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
   const auto function = functions.find(functionKey);
   const bool isIf = node.domain.empty() && node.opType == "If";
   const OpDef *def = findOp(node.domain, node.opType);
-  if (function == functions.end() && !isIf && !def) {
-    const char *reason = reasonUnsupported(node.opType);
+  const bool mayBeFused =
+      node.domain == "com.microsoft" ||
+      (node.domain.empty() && node.opType == "SimplifiedLayerNormalization");
+  auto refuse = [&] {
+    const char *reason = reasonUnsupported(node.domain, node.opType);
     throw Error(nodePrefix(node) +
                 (reason ? std::string(reason)
                         : "unknown operator; express it with operators of "
                           "docs/onnx.md or add it as a model function"));
-  }
+  };
+  if (function == functions.end() && !isIf && !def && !mayBeFused)
+    refuse();
   try {
     readAttributes(proto, node, scope);
     readAnnotations(proto, node);
@@ -554,12 +563,25 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
   while (!node.inputs.empty() && node.inputs.back() == kNoValue)
     node.inputs.pop_back();
 
-  if (function != functions.end()) {
+  if (function != functions.end() || (!isIf && !def)) {
     for (const std::string &name : proto.output())
       node.outputs.push_back(name.empty() ? kNoValue : 0);
     const std::vector<std::string> names(proto.output().begin(),
                                          proto.output().end());
-    inlineFunction(*function->second, node, scope);
+    if (function != functions.end()) {
+      inlineFunction(*function->second, node, scope);
+    } else {
+      std::optional<wire::Function> meaning;
+      try {
+        meaning = fusedFunction(view(node, *scope.graph));
+      } catch (const Error &error) {
+        throw Error(nodePrefix(node) + error.what());
+      }
+      if (!meaning)
+        refuse();
+      fused.push_back(std::move(*meaning));
+      inlineFunction(fused.back(), node, scope);
+    }
     for (size_t i = 0; i < names.size(); ++i)
       if (!names[i].empty())
         define(scope, names[i], node.outputs[i], "node '" + node.name + "'");

@@ -19,6 +19,7 @@
 #include "concord/onnx/Reader.h"
 #include "concord_onnx.pb.h"
 
+#include <deque>
 #include <unordered_set>
 
 namespace concord::onnx::detail {
@@ -94,6 +95,7 @@ private:
   std::unordered_map<std::string, const wire::Function *> functions;
   std::vector<const wire::Function *> inlining; ///< functions being inlined
   std::map<const wire::Function *, Opsets> functionOpsets;
+  std::deque<wire::Function> fused; ///< meanings of fused operators, by use
   std::unordered_set<std::string> nodeNames;
   int64_t nodesBuilt = 0;
   /// Values that a node computes at run time although they are known here, for
