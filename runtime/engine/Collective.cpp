@@ -189,6 +189,13 @@ uint64_t sum(const uint64_t *values, int n) {
                 chunked(r.kind, input) ? uint64_t(op.comm->size) : 1);
 }
 
+/// Chunks of the wider operand.
+uint64_t chunksOf(const Op &op) {
+  Kind kind = op.request.kind;
+  return chunked(kind, true) || chunked(kind, false) ? uint64_t(op.comm->size)
+                                                     : 1;
+}
+
 /// Bytes that all members together touch when a chunk is `length`.
 uint64_t footprint(const Op &op, uint64_t length) {
   uint64_t bytes = 0;
@@ -500,8 +507,7 @@ bool openViews(Op &op) {
   op.anyStaged |= copying && !op.exchange;
   op.across = op.anyStaged && across;
   op.anyStaged &= !op.across;
-  uint64_t chunks =
-      chunked(r.kind, true) || chunked(r.kind, false) ? comm.size : 1;
+  uint64_t chunks = chunksOf(op);
   op.segmentBytes = longest;
   if (op.anyStaged)
     op.segmentBytes = std::min(longest, half / chunks / 64 * 64);
@@ -610,7 +616,7 @@ void copyStaged(Op &op, bool input) {
     there.start = op.segment + from;
     if (input)
       copyLinear(here, stagedOffset, there, ownOffset, to - from,
-                 arithmetic.spread);
+                 op.streamed ? arithmetic.streamSpread : arithmetic.spread);
     else
       copyLinear(there, ownOffset, here, stagedOffset, to - from,
                  op.cold ? arithmetic.streamSpread : arithmetic.spread);
@@ -859,9 +865,8 @@ std::string concord::rt::formOf(const Comm &comm) {
   }
 }
 
-Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
-  if (op.fused)
-    return advanceFused(op);
+/// As far as it goes.
+static Progress advanceSteps(Op &op, uint64_t quantum) {
   Comm &comm = *op.comm;
   for (;;) {
     switch (op.state) {
@@ -938,7 +943,13 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       } else if (!openViews(op)) {
         return Progress::Done;
       }
-      op.streamed = !op.anyStaged && !op.across && (op.cold || op.shared);
+      // What goes through staging memory is always stored past the caches when
+      // it is long: a line that one core has written and another has read makes
+      // the next store to it wait for the other core, where these do not share
+      // a cache, six times as long as for memory.
+      op.streamed =
+          !op.across && (op.anyStaged ? op.part * chunksOf(op) >= kStreamLeast
+                                      : op.cold || op.shared);
       if (op.claimed) {
         // Whoever works stores to all.
         for (int member = 0; member < comm.size; ++member)
@@ -953,6 +964,8 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       beginSegment(op);
       if (op.anyStaged) {
         copyStaged(op, true);
+        if (op.streamed)
+          streamFence();
         publishTick(comm);
       }
       op.state = Op::State::Staged;
@@ -1013,6 +1026,20 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       return Progress::Done;
     }
   }
+}
+
+Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
+  if (op.fused)
+    return advanceFused(op);
+  Op::State state = op.state;
+  uint64_t segment = op.segment;
+  Progress result = advanceSteps(op, quantum);
+  // It waits, but for something else than before: that is a new wait, and not
+  // the more patient for the former ones.
+  if (result == Progress::Blocked &&
+      (op.state != state || op.segment != segment))
+    return Progress::Advanced;
+  return result;
 }
 
 uint64_t concord::rt::missingMembers(const Op &op) {

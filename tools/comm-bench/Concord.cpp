@@ -384,8 +384,12 @@ private:
     while (numbers.size() < samples) {
       // Two low-priority operations ahead, so that one is always in flight.
       if (flooded && issued % 8 == 0) {
-        if (issued)
+        // How much later than its peer a rank learns that the low one has ended
+        // is no latency of the high one: all go on together.
+        if (issued) {
           check(concord_stream_synchronize(lowStream));
+          barrier();
+        }
         for (int i = 0; i < 2; ++i)
           issue(low, big, buffers[0] + at, buffers[1] + at, lowStream);
       }
