@@ -502,7 +502,8 @@ static uint64_t flopsOf(const Computation &parent, const Instruction &op) {
                                                "copy-start",
                                                "copy-done",
                                                "sdy.global_to_local",
-                                               "sdy.local_to_global"};
+                                               "sdy.local_to_global",
+                                               "sdy.sharding_constraint"};
   if (std::find(std::begin(moves), std::end(moves), code) != std::end(moves))
     return 0;
   return op.shape.numElements();

@@ -1130,11 +1130,28 @@ void Reader::compute(Scope &scope, const Op &op) {
       labels.pop_back(); // the attribute's own bracket
     attributes.push_back({"dim_labels", keep(std::move(labels))});
   }
+  std::string_view payload;
+  if (opcode == "constant") {
+    // `dense<4> : tensor<i32>`, or `<4>` of the custom form: HLO writes the
+    // numbers alone. Longer constants are not looked at.
+    payload = resolve(op.attribute("value"));
+    payload.remove_prefix(std::min(payload.find('<'), payload.size()));
+    payload = payload.substr(0, payload.find('>'));
+    payload.remove_prefix(std::min<size_t>(1, payload.size()));
+    payload = trim(payload);
+    if (payload.size() > 1 && payload.front() == '[' && payload.back() == ']')
+      payload = payload.substr(1, payload.size() - 2);
+  }
   uint32_t made = add(scope, op, keep(std::move(opcode)), resultShape(op),
                       std::move(operands));
   list(scope)[made].attributes = std::move(attributes);
+  if (!payload.empty())
+    list(scope)[made].payload = payload;
   define(scope, op, made);
-  if (!scope.manual && !meshes.empty() && !startsWith(name, "sdy."))
+  // A constraint is where a partitioner changes how a value is sharded.
+  if (!scope.manual && !meshes.empty() &&
+      (!startsWith(name, "sdy.") || name == "sdy.sharding_constraint" ||
+       name == "sdy.reshard"))
     ++notes.globalOperations;
 }
 
@@ -1150,6 +1167,20 @@ void Reader::convert(Scope &scope, const Op &op) {
   auto found = collectives.find(name);
   if (found != collectives.end())
     return collective(scope, op, found->second);
+  if (name == "stablehlo.custom_call" &&
+      (op.symbol == "ragged_all_to_all" ||
+       unquote(op.attribute("call_target_name")) == "ragged_all_to_all")) {
+    // As JAX writes it: StableHLO has no operation of that kind.
+    Op call = op;
+    for (hlo::Attribute attribute :
+         parseDictionary(resolve(op.attribute("backend_config")))) {
+      if (attribute.name == "channel_id")
+        attribute.value =
+            trim(attribute.value.substr(0, attribute.value.find(':')));
+      call.attributes.push_back(attribute);
+    }
+    return collective(scope, call, "ragged-all-to-all");
+  }
   if (name == "stablehlo.collective_reduce")
     fail(op, "is not supported; use all_reduce, or reduce_scatter where parts "
              "suffice");

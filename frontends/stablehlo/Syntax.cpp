@@ -376,6 +376,21 @@ private:
       made.attributes.push_back(attribute);
   }
 
+  /// What follows the arrow of a function type.
+  void results(Op &made) {
+    made.arrow = true;
+    made.types.clear();
+    blanks();
+    if (peek() != '(') {
+      made.types.push_back(type());
+      return;
+    }
+    std::string_view inside = bracket();
+    for (std::string_view one :
+         splitTopLevel(inside.substr(1, inside.size() - 2)))
+      made.types.push_back(one);
+  }
+
   void signature(Op &made) {
     blanks(false);
     if (peek() == '(') {
@@ -386,23 +401,19 @@ private:
       size_t at = afterBlanks(pos, false);
       if (text.substr(at, 2) == "->") {
         pos = at + 2;
-        made.arrow = true;
-        made.types.clear();
-        blanks();
-        if (peek() == '(') {
-          inside = bracket();
-          for (std::string_view one :
-               splitTopLevel(inside.substr(1, inside.size() - 2)))
-            made.types.push_back(one);
-        } else {
-          made.types.push_back(type());
-        }
+        results(made);
       }
       return;
     }
     made.types = {type()};
     while (true) {
       size_t at = afterBlanks(pos, false);
+      if (text.substr(at, 2) == "->") {
+        pos = at + 2;
+        made.operandTypes = std::move(made.types);
+        results(made);
+        return;
+      }
       if (at >= text.size() || text[at] != ',')
         return;
       pos = at + 1;
@@ -558,6 +569,8 @@ private:
         std::string_view inside = bracket();
         if (made.name == "sdy.mesh")
           made.attributes.push_back({"mesh", inside});
+        else if (made.name == "stablehlo.constant" && !made.has("value"))
+          made.attributes.push_back({"value", inside});
       } else if (c == '{') {
         if (open == 0 && opensRegion()) {
           ++pos;

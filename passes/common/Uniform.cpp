@@ -19,6 +19,8 @@
 
 #include "common/Uniform.h"
 
+#include "common/RankValues.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -87,9 +89,29 @@ static bool takesOwnPart(Operation *op) {
   return compute && compute.getName() == "sdy.global_to_local";
 }
 
-static Value origin(Value value, FlatSymbolRefAttr domain,
+/// Whether an integer that follows from the rank alone is one number within
+/// each group of `domain`: a place along another axis of the mesh.
+static bool sameInGroups(Value value, FlatSymbolRefAttr domain,
+                         RankValues &ranks) {
+  const RankValues::Values *values = ranks.of(value);
+  Operation *op = value.getDefiningOp();
+  comm::DomainOp within =
+      values && op ? comm::lookupDomain(op, domain) : comm::DomainOp();
+  if (!within)
+    return false;
+  for (ArrayRef<int64_t> group : within.getGroupRanks())
+    for (int64_t rank : group)
+      if (rank < 0 || rank >= static_cast<int64_t>(values->size()) ||
+          (*values)[rank] == RankValues::kUnknown ||
+          (*values)[rank] != (*values)[group.front()])
+        return false;
+  return true;
+}
+
+static Value origin(Value value, FlatSymbolRefAttr domain, RankValues &ranks,
                     llvm::SmallPtrSetImpl<void *> &seen) {
-  if (!seen.insert(value.getAsOpaquePointer()).second)
+  if (!seen.insert(value.getAsOpaquePointer()).second ||
+      sameInGroups(value, domain, ranks))
     return {};
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     Operation *parent = argument.getOwner()->getParentOp();
@@ -101,19 +123,20 @@ static Value origin(Value value, FlatSymbolRefAttr domain,
     if (auto loop = dyn_cast<scf::WhileOp>(parent);
         loop && argument.getOwner() == loop.getAfterBody())
       return origin(loop.getConditionOp().getArgs()[argument.getArgNumber()],
-                    domain, seen);
+                    domain, ranks, seen);
     if (auto loop = dyn_cast<scf::WhileOp>(parent)) {
       unsigned index = argument.getArgNumber();
-      if (Value from = origin(loop.getInits()[index], domain, seen))
+      if (Value from = origin(loop.getInits()[index], domain, ranks, seen))
         return from;
-      return origin(loop.getYieldOp().getOperands()[index], domain, seen);
+      return origin(loop.getYieldOp().getOperands()[index], domain, ranks,
+                    seen);
     }
     if (auto loop = dyn_cast<LoopLikeOpInterface>(parent)) {
       for (Value operand : parent->getOperands())
-        if (Value from = origin(operand, domain, seen))
+        if (Value from = origin(operand, domain, ranks, seen))
           return from;
       if (auto *init = loop.getTiedLoopYieldedValue(argument))
-        return origin(init->get(), domain, seen);
+        return origin(init->get(), domain, ranks, seen);
       return {};
     }
     return value;
@@ -122,7 +145,7 @@ static Value origin(Value value, FlatSymbolRefAttr domain,
   if (auto loop = dyn_cast<scf::WhileOp>(op))
     return origin(loop.getConditionOp()
                       .getArgs()[cast<OpResult>(value).getResultNumber()],
-                  domain, seen);
+                  domain, ranks, seen);
   if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op))
     return makesEqual(collective, domain) ? Value() : value;
   if (auto wait = dyn_cast<comm::WaitOp>(op)) {
@@ -135,21 +158,27 @@ static Value origin(Value value, FlatSymbolRefAttr domain,
       (!isMemoryEffectFree(op) && op->getNumRegions() == 0))
     return value;
   for (Value operand : op->getOperands())
-    if (Value from = origin(operand, domain, seen))
+    if (Value from = origin(operand, domain, ranks, seen))
       return from;
   // What a branch yields is uniform if all that the arms yield is.
   for (Region &region : op->getRegions())
     for (Block &block : region)
       if (block.mightHaveTerminator())
         for (Value yielded : block.getTerminator()->getOperands())
-          if (Value from = origin(yielded, domain, seen))
+          if (Value from = origin(yielded, domain, ranks, seen))
             return from;
   return {};
 }
 
 Value originOfDifference(Value value, FlatSymbolRefAttr domain) {
   llvm::SmallPtrSet<void *, 16> seen;
-  return origin(value, domain, seen);
+  auto *parent = value.getParentRegion()->getParentOp();
+  auto module = isa<ModuleOp>(parent) ? cast<ModuleOp>(parent)
+                                      : parent->getParentOfType<ModuleOp>();
+  auto world =
+      module ? module->getAttrOfType<IntegerAttr>("comm.world") : IntegerAttr();
+  RankValues ranks(module, world ? world.getInt() : 0);
+  return origin(value, domain, ranks, seen);
 }
 
 SmallVector<Value> decidingValues(Operation *parent) {

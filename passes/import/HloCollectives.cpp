@@ -362,8 +362,10 @@ HloCollectives::reductionOf(const hlo::Instruction &op) {
   uint32_t at = body.root;
   while (true) {
     const hlo::Instruction &root = body.instructions[at];
+    // In a partly manual computation JAX says of the sum too how it is sharded.
     bool passes = root.opcode == "convert" || root.opcode == "copy" ||
-                  root.opcode == "bitcast";
+                  root.opcode == "bitcast" ||
+                  root.opcode == "sdy.sharding_constraint";
     if (!passes || root.operands.size() != 1)
       break;
     at = root.operands.front();

@@ -7,7 +7,7 @@
 //
 // RUN: not comm-opt %s --import=stablehlo --comm-verify-uniform -o /dev/null 2>&1 | FileCheck %s
 //
-// CHECK-COUNT-2: error: 'comm.all_reduce' op on @world is under a condition that may differ
+// CHECK-COUNT-3: error: 'comm.all_reduce' op on @world is under a condition that may differ
 // CHECK-NOT: error:
 module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32} {
   sdy.mesh @mesh = <["x"=2]>
@@ -38,7 +38,20 @@ module @m attributes {mhlo.num_partitions = 2 : i32, mhlo.num_replicas = 1 : i32
         }) : (tensor<2xf32>) -> tensor<2xf32>
         stablehlo.return %9 : tensor<2xf32>
       }) : (tensor<i32>) -> tensor<2xf32>
-      sdy.return %5 : tensor<2xf32>
+      // An index that is the device's own place in the group.
+      %15 = stablehlo.partition_id : tensor<ui32>
+      %16 = stablehlo.convert %15 : (tensor<ui32>) -> tensor<i32>
+      %17 = "stablehlo.case"(%16) ({
+        stablehlo.return %5 : tensor<2xf32>
+      }, {
+        %9 = "stablehlo.all_reduce"(%5) <{channel_handle = #stablehlo.channel_handle<handle = 5, type = 1>, replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>, use_global_device_ids}> ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          %10 = stablehlo.add %a, %b : tensor<f32>
+          stablehlo.return %10 : tensor<f32>
+        }) : (tensor<2xf32>) -> tensor<2xf32>
+        stablehlo.return %9 : tensor<2xf32>
+      }) : (tensor<i32>) -> tensor<2xf32>
+      sdy.return %17 : tensor<2xf32>
     } : (tensor<4xf32>, tensor<i32>) -> tensor<4xf32>
     // The generic form says the same.
     %6 = "sdy.manual_computation"(%0, %arg1) <{in_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, []>]>, manual_axes = #sdy<manual_axes{"x"}>, out_shardings = #sdy.sharding_per_value<[<@mesh, [{"x"}]>]>}> ({
