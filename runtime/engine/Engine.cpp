@@ -337,8 +337,9 @@ static bool sweep(Context &context, Waiter &waiter) {
 static bool pauseOpen(Context &context, Waiter &waiter, const Op *op) {
   if (context.threadLevel != CONCORD_THREAD_MULTIPLE)
     return waiter.pause(op);
+  waiter.prepare(op);
   context.mutex.unlock();
-  bool look = waiter.pause(op);
+  bool look = waiter.pause(nullptr);
   context.mutex.lock();
   return look;
 }

@@ -81,6 +81,9 @@ public:
   ~Waiter();
   /// Pass some time. True when the op should be checked for failure.
   bool pause(const Op *op);
+  /// Before a pause with the context's lock open: whatever of `op` the pause
+  /// would write down, for another thread may drive the operation meanwhile.
+  void prepare(const Op *op);
   /// Leave the core to others at once: what is waited for has low priority.
   void sleepEarly() { lazy = true; }
   /// 0, or why `op`, which is blocked, cannot complete; keeps the words.

@@ -113,6 +113,12 @@ void Waiter::enterSlow(const Op *op) {
   slot.state.compare_exchange_strong(running, CONCORD_RANK_WAITING);
 }
 
+void Waiter::prepare(const Op *op) {
+  uint32_t spins = context.oversubscribed ? kSpinsShared : kSpinsAlone;
+  if (!slow && (lazy || rounds >= spins))
+    enterSlow(op);
+}
+
 bool Waiter::pause(const Op *op) {
   ++rounds;
   uint32_t spins = context.oversubscribed ? kSpinsShared : kSpinsAlone;
