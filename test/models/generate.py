@@ -51,6 +51,9 @@ def checked_in():
         "mixtral_tiny": lambda: llama.build(
             llama.Config(experts=4, inner=16, vocab=160), w("mixtral"), 17,
             name="mixtral"),
+        "mixtral_tiny_static": lambda: llama.build(
+            llama.Config(experts=4, inner=16, vocab=160), w("mixtral"), 17,
+            batch=2, seq=8, name="mixtral_static"),
         "mixtral_unrolled_tiny": lambda: llama.build(
             llama.Config(experts=4, inner=16, vocab=160, expert_style="unrolled"),
             w("mixtral"), 18, name="mixtral_unrolled"),

@@ -77,6 +77,15 @@ def test_two_axes():
                                                          "dp=2,tp=2"))
 
 
+def test_experts_over_three_axes():
+    """Eight ranks, each with its part of the experts."""
+    mesh = "dp=2,ep=2,tp=2"
+    check_outputs("mixtral_tiny_static", mesh,
+                  runs.outputs("mixtral_tiny_static", mesh))
+    domains = {i["domain"] for i in runs.plan("mixtral_tiny_static", mesh)}
+    assert any("ep" in name for name in domains), domains
+
+
 @pytest.mark.parametrize("name", ("bert_tiny", "mixtral_tiny", "resnet_tiny"))
 @pytest.mark.parametrize("mesh", ("tp=2", "tp=4"))
 def test_bitwise_equal_over_runs(name, mesh):
