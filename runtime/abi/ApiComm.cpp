@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "abi/Api.h"
+#include "engine/Span.h"
 
 #include <algorithm>
 
@@ -206,6 +207,12 @@ int32_t concord_comm_revoke(concord_comm *comm) {
   CONCORD_NOT_NULL(comm);
   comm->block.header->revoked.store(1, std::memory_order_release);
   comm->context->segment->announce();
+  if (comm->span) {
+    Notice notice;
+    notice.kind = Notice::Kind::Revoked;
+    notice.key = comm->key;
+    comm->context->hosts->mesh().tell(comm->span->remoteRanks, notice);
+  }
   return CONCORD_OK;
 }
 

@@ -225,14 +225,13 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
     copyLinear(to, c * r.chunk, from, c * from.pitch, r.chunk);
 }
 
-void concord::rt::finishInline(const Op &op, uint64_t begin) {
+/// `payload(i)` is what member i has packed.
+template <typename Payload>
+static void finishWith(const Op &op, Payload payload) {
   const OpRequest &r = op.request;
   const Comm &comm = *op.comm;
   if (r.chunk == 0 || !uses(op, comm.me, false))
     return;
-  auto payload = [&](int member) {
-    return comm.block.members[member].slot(op.sequence).payload + begin;
-  };
   View out = ownView(r.out);
   auto take = [&](int member, int chunk, int toChunk) {
     View from = member == comm.me ? ownView(r.in)
@@ -289,6 +288,18 @@ void concord::rt::finishInline(const Op &op, uint64_t begin) {
   default:
     return;
   }
+}
+
+void concord::rt::finishInline(const Op &op, uint64_t begin) {
+  const Comm &comm = *op.comm;
+  finishWith(op, [&](int member) -> const unsigned char * {
+    return comm.block.members[member].slot(op.sequence).payload + begin;
+  });
+}
+
+void concord::rt::finishFrom(const Op &op,
+                             const unsigned char *const *payloads) {
+  finishWith(op, [&](int member) { return payloads[member]; });
 }
 
 void concord::rt::workOwn(Op &op) {

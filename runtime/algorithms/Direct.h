@@ -90,6 +90,8 @@ void packInline(const Op &op, unsigned char *payload);
 /// Compute this member's output from the payloads of all slots, which begin
 /// `offset` bytes behind the slots' own.
 void finishInline(const Op &op, uint64_t offset);
+/// The same from payloads that lie elsewhere, by member.
+void finishFrom(const Op &op, const unsigned char *const *payloads);
 
 /// Do, or get ready, what needs nothing of a peer; sets op.ownDone when this
 /// member's chunk has gone to its own output.

@@ -134,17 +134,13 @@ concord::rt::findLauncher(const std::string &wanted, const Lookup &lookup,
     bool slurm = std::strcmp(row.launcher, "slurm") == 0;
     if (slurm && number(lookup, "SLURM_STEP_NUM_NODES", 1, 1 << 24, 1) == 1)
       found.localWorld = found.world;
-    if ((slurm && found.localWorld < 0) ||
-        (found.localWorld >= 0 && found.localWorld != found.world))
-      raise(CONCORD_ERROR_NOT_SUPPORTED,
-            "%s started %d ranks, not all of them on this host (%s): shared "
-            "memory ends at the host; between hosts an MPI transport is needed",
-            row.launcher, found.world,
-            slurm ? "SLURM_STEP_NUM_NODES" : row.localWorld);
+    found.severalHosts =
+        (slurm && found.localWorld < 0) ||
+        (found.localWorld >= 0 && found.localWorld != found.world);
     if (found.world > kMaxRanks)
       raise(CONCORD_ERROR_INVALID_ARGUMENT,
-            "%s=%d ranks: a job has 1 to %d ranks on one host", row.world,
-            found.world, kMaxRanks);
+            "%s=%d ranks: a job has 1 to %d ranks", row.world, found.world,
+            kMaxRanks);
     found.job = row.launcher;
     for (const char *name : row.job)
       if (name)

@@ -26,6 +26,7 @@ struct LaunchedRank {
   int rank = 0, world = 1;
   int localRank = -1;  ///< on this host, -1 when not said
   int localWorld = -1; ///< ranks on this host, -1 when not said
+  bool severalHosts = false; ///< the launcher says so
   std::string job;     ///< the same text at all ranks, and at no other job
 };
 
@@ -35,8 +36,7 @@ using Lookup = std::function<const char *(const char *)>;
 /// What the environment says; nothing when no launcher is seen. `wanted` is a
 /// word of CONCORD_LAUNCHER: one launcher alone, or auto. `starter` names the
 /// process that started the ranks, for launchers whose environment does not
-/// name the job. Throws Error when the variables contradict each other, or when
-/// the ranks are on several hosts.
+/// name the job. Throws Error when the variables contradict each other.
 std::optional<LaunchedRank>
 findLauncher(const std::string &wanted, const Lookup &lookup,
              const std::function<std::string()> &starter);

@@ -11,9 +11,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "context/BringUp.h"
-#include "bootstrap/Launcher.h"
 #include "diagnosis/Error.h"
 #include "topology/Numa.h"
+#include "transport/Hosts.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -70,6 +70,10 @@ Origin concord::rt::findOrigin(Context &context,
     context.rank = found->rank;
     origin.local = found->localRank >= 0 ? found->localRank : found->rank;
     origin.key = JobKey::of(found->job);
+    origin.launched = found;
+    origin.severalHosts =
+        found->world > 1 &&
+        (found->severalHosts || !envText("CONCORD_HOST_ID").empty());
   } else {
     origin.words = "alone";
     context.world = int(envInteger("CONCORD_WORLD", 1));
@@ -96,8 +100,7 @@ Origin concord::rt::findOrigin(Context &context,
   }
   if (context.world < 1 || context.world > kMaxRanks)
     raise(CONCORD_ERROR_INVALID_ARGUMENT,
-          "%d ranks: a job has 1 to %d ranks on one host", context.world,
-          kMaxRanks);
+          "%d ranks: a job has 1 to %d ranks", context.world, kMaxRanks);
   if (context.rank < 0 || context.rank >= context.world)
     raise(CONCORD_ERROR_INVALID_ARGUMENT, "rank %d is outside a world of %d",
           context.rank, context.world);
@@ -107,14 +110,46 @@ Origin concord::rt::findOrigin(Context &context,
             "the rank table has %zu ranks, the job %d", table->ranks.size(),
             context.world);
     for (const TableRank &rank : table->ranks)
-      if (rank.host != table->ranks[0].host)
-        raise(CONCORD_ERROR_NOT_SUPPORTED,
-              "the rank table puts rank 0 on host %s and rank %d on host %s: "
-              "shared memory ends at the host; between hosts an MPI transport "
-              "is needed",
-              table->ranks[0].host.c_str(), rank.rank, rank.host.c_str());
+      if (rank.host != table->ranks[0].host) {
+        if (!origin.launched)
+          raise(CONCORD_ERROR_NOT_SUPPORTED,
+                "the rank table puts rank 0 on host %s and rank %d on host %s: "
+                "shared memory ends at the host, and between hosts Concord "
+                "uses MPI; start the ranks with mpirun",
+                table->ranks[0].host.c_str(), rank.rank, rank.host.c_str());
+        origin.severalHosts = true;
+      }
   }
   return origin;
+}
+
+void concord::rt::findHosts(Context &context, Origin &origin,
+                            double connectSeconds) {
+  context.hosts =
+      std::make_unique<Hosts>(context, *origin.launched, connectSeconds);
+  const Hosts &hosts = *context.hosts;
+  const std::vector<int> &local = hosts.localRanks();
+  origin.local = int(std::find(local.begin(), local.end(), context.rank) -
+                     local.begin());
+  origin.key = JobKey::of(hosts.meetingName());
+  context.log.write(LogLevel::Info,
+                    "%d hosts, by %s; %zu of %d ranks on this one, %s",
+                    hosts.numHosts(), hosts.library().c_str(), local.size(),
+                    context.world, hosts.nameOf(context.rank).c_str());
+  if (!origin.table)
+    return;
+  auto hostInTable = [&](int rank) {
+    return origin.table->ranks[size_t(rank)].host;
+  };
+  for (int r = 0; r < context.world; ++r)
+    for (int q = 0; q < r; ++q)
+      if ((hostInTable(q) == hostInTable(r)) !=
+          (hosts.hostIndex(q) == hosts.hostIndex(r)))
+        raise(CONCORD_ERROR_MISMATCH,
+              "the rank table puts ranks %d and %d on hosts %s and %s, but "
+              "they run on %s and %s",
+              q, r, hostInTable(q).c_str(), hostInTable(r).c_str(),
+              hosts.nameOf(q).c_str(), hosts.nameOf(r).c_str());
 }
 
 void concord::rt::openJob(Context &context, const Origin &origin,
@@ -129,14 +164,22 @@ void concord::rt::openJob(Context &context, const Origin &origin,
     if (own < 0)
       raiseErrno("CONCORD_JOB_FD=%d cannot be used", origin.descriptor);
     context.segment = Segment::open(own);
-  } else if (context.rank == 0) {
-    context.segment = Segment::create(context.world, heapBytes);
-    if (origin.key && context.world > 1)
-      context.leader = std::make_unique<Leader>(
-          *origin.key, context.world, context.segment->fd(), context.log);
   } else {
-    context.segment = Segment::open(
-        joinLeader(*origin.key, context.rank, context.world, connectSeconds));
+    // The ranks of one host, by their numbers there, where there are several.
+    int rank = context.rank, world = context.world;
+    if (context.hosts) {
+      rank = origin.local;
+      world = int(context.hosts->localRanks().size());
+    }
+    if (rank == 0) {
+      context.segment = Segment::create(context.world, heapBytes);
+      if (origin.key && world > 1)
+        context.leader = std::make_unique<Leader>(
+            *origin.key, world, context.segment->fd(), context.log);
+    } else {
+      context.segment =
+          Segment::open(joinLeader(*origin.key, rank, world, connectSeconds));
+    }
   }
   if (context.segment->world() != context.world)
     raise(CONCORD_ERROR_WRONG_WORLD,
@@ -202,7 +245,9 @@ void concord::rt::checkDevices(Context &context) {
       raise(CONCORD_ERROR_MISMATCH,
             "ranks 0 and %d were brought up with different rank tables", r);
     for (int q = 0; q < r; ++q)
-      if (slot.physical >= 0 && segment.slot(q).physical == slot.physical)
+      if (slot.physical >= 0 && segment.slot(q).physical == slot.physical &&
+          (!context.hosts ||
+           context.hosts->hostIndex(q) == context.hosts->hostIndex(r)))
         raise(CONCORD_ERROR_DEVICE_MAPPING,
               "ranks %d and %d both use physical device %d (their visible "
               "devices %d and %d)",

@@ -13,6 +13,7 @@
 #ifndef CONCORD_RUNTIME_CONTEXT_BRINGUP_H
 #define CONCORD_RUNTIME_CONTEXT_BRINGUP_H
 
+#include "bootstrap/Launcher.h"
 #include "bootstrap/Rendezvous.h"
 #include "context/Context.h"
 #include "topology/RankTable.h"
@@ -27,12 +28,17 @@ struct Origin {
   int descriptor = -1;       ///< inherited, or -1
   std::optional<JobKey> key; ///< by which the ranks meet
   int local = 0;             ///< rank on this host
+  std::optional<LaunchedRank> launched;
+  bool severalHosts = false; ///< or it has to be found out
   std::optional<RankTable> table;
   uint64_t tableHash = 0;
 };
 
 /// Sets rank and world. Throws what is wrong with configuration or environment.
 Origin findOrigin(Context &context, const concord_context_config &config);
+/// The job is on several hosts: who is where, and how the ranks of this one
+/// meet. Throws Error.
+void findHosts(Context &context, Origin &origin, double connectSeconds);
 /// Get the job's memory; waits for rank 0 where the ranks meet by a key.
 void openJob(Context &context, const Origin &origin,
              const concord_context_config &config, uint64_t heapBytes,

@@ -14,6 +14,7 @@
 #include "context/Context.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
+#include "engine/Span.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,6 +22,9 @@
 #include <sys/mman.h>
 
 using namespace concord::rt;
+
+concord_comm::concord_comm() = default;
+concord_comm::~concord_comm() = default;
 
 namespace {
 
@@ -153,6 +157,7 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
                      &comm->receiveDone, &comm->sendPart, &comm->receivePart})
     list->assign(n, 0);
   comm->messages.reserve(16);
+  makeSpan(*comm);
   // Room for every communicator, so that activating one never allocates.
   context.comms.push_back(comm.get());
   context.activeComms.reserve(context.comms.size());
@@ -183,6 +188,7 @@ void concord::rt::dropComm(Comm *comm) {
   }
   if (comm->staging)
     context.heap.release(comm->staging);
+  dropSpan(*comm);
   {
     TableLock lock(context);
     CommEntry &entry = context.segment->comms()[comm->tableIndex];

@@ -21,6 +21,7 @@
 #include "engine/Engine.h"
 #include "gate/Gate.h"
 #include "program/Program.h"
+#include "transport/Hosts.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -42,6 +43,10 @@ int32_t Entry::status() const {
               "rank %d: two threads are inside one context, which was made "
               "without CONCORD_THREAD_MULTIPLE",
               context.rank);
+}
+
+static bool isLocal(const Context &context, int rank) {
+  return !context.hosts || context.hosts->isLocal(rank);
 }
 
 static int coresAllowed() {
@@ -103,7 +108,11 @@ static void takeRank(Context &context, const Origin &origin,
     if (variables[i].agree)
       slot.settings[index++] =
           uint32_t(hashText(1, settingOf(variables[i]).value));
-  ::gethostname(slot.host, sizeof slot.host - 1);
+  if (context.hosts)
+    std::snprintf(slot.host, sizeof slot.host, "%s",
+                  context.hosts->nameOf(context.rank).c_str());
+  else
+    ::gethostname(slot.host, sizeof slot.host - 1);
   try {
     describeDevice(context, origin, config);
   } catch (const Error &error) {
@@ -122,8 +131,9 @@ static bool processGone(const RankSlot &slot) {
          (processEnded(pid) || processStartTime(pid) != slot.startTime);
 }
 
-/// Wait for all ranks; name those that are missing after the deadline.
-static void awaitRanks(Context &context, double seconds) {
+/// Wait for all ranks, or those of this host; name those that are missing after
+/// the deadline.
+static void awaitRanks(Context &context, double seconds, bool allHosts) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
   int64_t nextLook = 0;
   Segment &segment = *context.segment;
@@ -137,9 +147,12 @@ static void awaitRanks(Context &context, double seconds) {
       nextLook = now + 20'000'000;
     for (int r = 0; r < context.world; ++r) {
       RankSlot &slot = segment.slot(r);
+      bool here = isLocal(context, r);
+      if (!here && !allHosts)
+        continue;
       uint32_t state = slot.state.load(std::memory_order_acquire);
       if (state == CONCORD_RANK_DEAD ||
-          (look && state == CONCORD_RANK_RUNNING && processGone(slot) &&
+          (look && here && state == CONCORD_RANK_RUNNING && processGone(slot) &&
            slot.state.load() == CONCORD_RANK_RUNNING))
         raise(CONCORD_ERROR_PEER_DIED,
               "rank %d died before all ranks had joined the job", r);
@@ -265,6 +278,8 @@ static void chooseGateMode(Context &context, int32_t mode) {
 /// permission, which containers and Yama may withhold).
 static bool readsPeers(Context &context) {
   for (int r = 0; r < context.world; ++r) {
+    if (!isLocal(context, r))
+      continue;
     RankSlot &slot = context.segment->slot(r);
     uint64_t word;
     iovec here{&word, sizeof word};
@@ -309,6 +324,8 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
   logSettings(*context, config);
   context->log.write(LogLevel::Info, "rank %d of %d by %s", context->rank,
                      context->world, origin.words.c_str());
+  if (origin.severalHosts)
+    findHosts(*context, origin, connect);
   openJob(*context, origin, config, heapBytes, connect);
   takeRank(*context, origin, config);
   bool complete = false;
@@ -323,7 +340,11 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     context->heap.reset(context->segment->heap(context->rank),
                         context->segment->heapBytes());
     placeHeap(*context);
-    awaitRanks(*context, connect);
+    awaitRanks(*context, connect, false);
+    if (context->hosts) {
+      context->hosts->mirror(*context, connect);
+      awaitRanks(*context, connect, true);
+    }
     complete = true;
     context->leader.reset();
     checkPeers(*context);
@@ -344,13 +365,17 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     // Ranks bound to different cores each see one core; together they have as
     // many as there are different ones.
     uint64_t cores = 0;
+    int here = 0;
     for (int r = 0; r < context->world; ++r) {
+      if (!isLocal(*context, r))
+        continue;
+      ++here;
       int core = context->segment->slot(r).core;
       if (core >= 0 && core < 64)
         cores |= uint64_t(1) << core;
     }
     context->oversubscribed =
-        std::max(coresAllowed(), __builtin_popcountll(cores)) < context->world;
+        std::max(coresAllowed(), __builtin_popcountll(cores)) < here;
     std::vector<int32_t> all(context->world);
     for (int r = 0; r < context->world; ++r)
       all[r] = r;
@@ -407,9 +432,19 @@ void concord::rt::leaveJob(concord_context *context, bool counted) {
   }
   if (context->joined) {
     RankSlot &slot = context->segment->slot(context->rank);
-    if (slot.state.load() != CONCORD_RANK_ABORTED)
+    bool aborted = slot.state.load() == CONCORD_RANK_ABORTED;
+    if (!aborted)
       slot.state.store(CONCORD_RANK_FINALIZED, std::memory_order_release);
     context->segment->announce();
+    if (context->hosts) {
+      if (!aborted)
+        context->hosts->mesh().tell(context->hosts->remoteMask(),
+                                    {.kind = Notice::Kind::Goodbye});
+      if (aborted || context->dead.load() ||
+          context->segment->header().aborted.load() ||
+          context->asyncStatus.load() != CONCORD_OK)
+        context->hosts->disorderly();
+    }
   }
   if (context->job && counted)
     context->job->contexts.fetch_sub(1);
@@ -429,4 +464,10 @@ void concord::rt::abortJob(concord_context &context, const char *reason) {
   }
   context.segment->slot(context.rank).state.store(CONCORD_RANK_ABORTED);
   context.segment->announce();
+  if (context.hosts) {
+    Notice notice;
+    notice.kind = Notice::Kind::Aborted;
+    std::strncpy(notice.text, reason ? reason : "", sizeof notice.text - 1);
+    context.hosts->mesh().tell(context.hosts->remoteMask(), notice);
+  }
 }

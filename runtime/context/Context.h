@@ -31,7 +31,9 @@
 
 namespace concord::rt {
 class Gate;
+class Hosts;
 class Leader;
+struct Span;
 class Watchdog;
 } // namespace concord::rt
 
@@ -78,6 +80,10 @@ struct concord_comm {
   std::vector<uint64_t> sendPart, receivePart;     ///< parts finished
   char *staging = nullptr; ///< two halves: input, output
   uint64_t stagingBytes = 0;
+  std::unique_ptr<concord::rt::Span> span; ///< has members on other hosts
+
+  concord_comm();
+  ~concord_comm();
 };
 
 struct concord_stream {
@@ -136,6 +142,7 @@ struct concord_context {
   std::vector<std::string> deviceKinds; ///< by rank
   uint64_t alignment = 64;              ///< that suits the devices of all ranks
   std::unique_ptr<concord::rt::Leader> leader; ///< rank 0, during bring-up
+  std::unique_ptr<concord::rt::Hosts> hosts;   ///< null: all on this host
   bool hugePages = true;                       ///< CONCORD_HUGE_PAGES
   uint64_t cacheBytes = 0;                     ///< of the last level
   uint64_t singleCopy = 0; ///< operands outside the heap: least bytes, ~0 never

@@ -14,6 +14,7 @@
 #include "diagnosis/Error.h"
 #include "diagnosis/Hang.h"
 #include "diagnosis/Stacks.h"
+#include "transport/Hosts.h"
 
 #include <atomic>
 #include <csignal>
@@ -122,6 +123,17 @@ void Watchdog::markDead(int rank) {
 
 void Watchdog::watch(int rank) {
   RankSlot &slot = context.segment->slot(rank);
+  if (context.hosts && !context.hosts->isLocal(rank)) {
+    epoll_event event{};
+    event.events = EPOLLIN | EPOLLRDHUP;
+    event.data.u32 = uint32_t(rank);
+    if (::epoll_ctl(poll, EPOLL_CTL_ADD, context.hosts->mesh().socketOf(rank),
+                    &event) != 0)
+      raiseErrno("cannot watch rank %d of host %s", rank,
+                 context.hosts->nameOf(rank).c_str());
+    ++watched;
+    return;
+  }
   int64_t pid = slot.pid.load(std::memory_order_acquire);
   if (pid == ::getpid())
     return;
@@ -143,6 +155,31 @@ void Watchdog::watch(int rank) {
   if (::epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event) != 0)
     raiseErrno("cannot watch rank %d (pid %lld)", rank, (long long)pid);
   ++watched;
+}
+
+/// Something has come from a rank of another host, or its connection has ended.
+void Watchdog::hear(int rank) {
+  Hosts &hosts = *context.hosts;
+  int error = 0;
+  bool open = hosts.mesh().receive(rank, error, [&](const Notice &notice) {
+    // What broke the communicator there is known here at the same time, so that
+    // the survivors of all hosts see the same ranks dead.
+    for (int r = 0; r < context.world; ++r)
+      if (notice.dead >> r & 1 && r != context.rank)
+        markDead(r);
+    hosts.note(context, notice);
+  });
+  if (open)
+    return;
+  ::epoll_ctl(poll, EPOLL_CTL_DEL, hosts.mesh().socketOf(rank), nullptr);
+  uint32_t state = context.segment->slot(rank).state.load();
+  if (state != CONCORD_RANK_FINALIZED && state != CONCORD_RANK_ABORTED)
+    context.log.write(LogLevel::Warn,
+                      "the connection to rank %d on host %s has ended: %s", rank,
+                      hosts.nameOf(rank).c_str(),
+                      error ? std::strerror(error)
+                            : "its process is no more");
+  markDead(rank);
 }
 
 void Watchdog::start() {
@@ -173,6 +210,10 @@ void Watchdog::run() {
         continue;
       }
       int rank = int(events[i].data.u32);
+      if (context.hosts && !context.hosts->isLocal(rank)) {
+        hear(rank);
+        continue;
+      }
       ::epoll_ctl(poll, EPOLL_CTL_DEL, pidfds[rank], nullptr);
       markDead(rank);
     }

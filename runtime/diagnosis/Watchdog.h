@@ -39,6 +39,7 @@ public:
 private:
   void run();
   void markDead(int rank);
+  void hear(int rank);
   void look();
   void answer();
   void writeStacks();

@@ -20,6 +20,7 @@
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
 #include "engine/Fused.h"
+#include "engine/Span.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -764,6 +765,9 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
   if (message) // both sides say the same: dtype and count
     op.fingerprint = uint64_t(r.dtype) << 4 | count << 18;
   uint64_t payload = chunked(r.kind, true) ? total : r.chunk;
+  op.payload = payload;
+  if (comm.span)
+    return prepareSpan(op);
   op.form = comm.context->scores.empty()
                 ? Form::Automatic
                 : chooseForm(comm.context->scores, r.kind, payload);
@@ -773,7 +777,6 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
   else if (op.form != Form::Automatic)
     inlineLimit = 0;
   op.inlined = !uneven(r) && payload <= inlineLimit;
-  op.payload = payload;
   if (message || op.inlined || comm.size == 1)
     return CONCORD_OK;
   // Staging is made at the first operation that needs it, not in every step.
@@ -824,6 +827,11 @@ std::string concord::rt::formOf(const Comm &comm) {
   std::string text = std::string(kindName(last.kind)) + " of " +
                      std::to_string(last.bytes) + " B: " + formText(last.form) +
                      " (" + formMeaning(last.form) + "), because ";
+  if (last.hosts)
+    return text + "the members are on several hosts" +
+           (last.inlined ? ", and up to " + std::to_string(kSpanInline) +
+                               " B travel in the headers"
+                         : "");
   if (last.asked)
     return text + "CONCORD_ALGORITHM says so";
   switch (last.form) {
@@ -868,6 +876,8 @@ std::string concord::rt::formOf(const Comm &comm) {
 /// As far as it goes.
 static Progress advanceSteps(Op &op, uint64_t quantum) {
   Comm &comm = *op.comm;
+  if (comm.span)
+    return advanceSpan(op, quantum);
   for (;;) {
     switch (op.state) {
     case Op::State::Queued:
@@ -1046,6 +1056,8 @@ uint64_t concord::rt::missingMembers(const Op &op) {
   if (op.fused)
     return missingFused(op);
   const Comm &comm = *op.comm;
+  if (comm.span)
+    return missingSpan(op);
   uint64_t mask = 0;
   for (int r = 0; r < comm.size; ++r) {
     if (r == comm.me)

@@ -14,6 +14,7 @@
 
 #include "engine/Engine.h"
 #include "diagnosis/Error.h"
+#include "engine/Span.h"
 #include "gate/Gate.h"
 
 #include <algorithm>
@@ -213,6 +214,7 @@ void concord::rt::breakComm(Op &op, int32_t status) {
   if (comm.status == CONCORD_OK) {
     comm.status = status;
     comm.firstError = lastError();
+    tellBroken(comm, status);
     // What the plan has after this will not come either.
     if (Gate *gate = comm.context->gate.get();
         gate && gate->domainOf(comm) >= 0)

@@ -267,6 +267,13 @@ int32_t concord::rt::prepareFused(Op &op, Comm &comm, Fused &f,
   r.root = -1;
   r.in = r.out = {};
   const char *name = kindName(r.kind);
+  if (comm.span)
+    return fail(CONCORD_ERROR_NOT_SUPPORTED,
+                "fused %s on '%s': its members are on several hosts, and a "
+                "fused kernel reads its peers' memory; compile with "
+                "--comm-pipeline=\"fuse=false\", or keep the group within a "
+                "host",
+                name, comm.name.c_str());
   if (uint32_t(comm.size) != info.members)
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "fused %s on '%s': the kernel is for %u members, the group has "

@@ -162,6 +162,7 @@ struct LastForm {
   bool asked = false; ///< by CONCORD_ALGORITHM
   bool inlined = false, foreign = false, cold = false, streamed = false;
   bool shared = false, exchange = false, outnumbered = false;
+  bool hosts = false; ///< between hosts
 };
 
 const char *kindName(Kind kind);

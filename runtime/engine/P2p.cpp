@@ -17,6 +17,7 @@
 #include "algorithms/Direct.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
+#include "engine/Span.h"
 
 #include <algorithm>
 #include <cstring>
@@ -200,6 +201,8 @@ static Progress advanceReceive(Op &op, uint64_t quantum) {
 }
 
 Progress concord::rt::advanceMessage(Op &op, uint64_t quantum) {
+  if (op.comm->span && remoteMessage(op))
+    return advanceSpanMessage(op);
   return op.request.kind == Kind::Send ? advanceSend(op)
                                        : advanceReceive(op, quantum);
 }

@@ -17,6 +17,7 @@
 #include "diagnosis/Hang.h"
 #include "diagnosis/Watchdog.h"
 #include "engine/Engine.h"
+#include "transport/Hosts.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -184,6 +185,13 @@ static const char *stateText(uint32_t state) {
   }
 }
 
+/// ", on host NAME" for a rank of another one.
+static std::string onHost(const Context &context, int rank) {
+  return context.hosts && !context.hosts->isLocal(rank)
+             ? ", on host " + context.hosts->nameOf(rank)
+             : "";
+}
+
 int32_t Waiter::failure(const Op &waitedFor) {
   // What holds the op up may be an earlier one of its communicator.
   const Op *op = &waitedFor;
@@ -210,9 +218,9 @@ int32_t Waiter::failure(const Op &waitedFor) {
       if (first && first - 1 != uint64_t(rank) && first <= uint64_t(kMaxRanks))
         cause = "; the first to die was rank " + std::to_string(first - 1);
       return fail(CONCORD_ERROR_PEER_DIED,
-                  "%s: rank %d (pid %lld) died while rank %d waited for it%s",
+                  "%s: rank %d (pid %lld%s) died while rank %d waited for it%s",
                   describe(*op).c_str(), rank, (long long)slot.pid.load(),
-                  context.rank, cause.c_str());
+                  onHost(context, rank).c_str(), context.rank, cause.c_str());
     }
     if (state == CONCORD_RANK_FINALIZED)
       left = rank;
@@ -262,6 +270,12 @@ int32_t Waiter::failure(const Op &waitedFor) {
       uint32_t state = slot.state.load();
       who += who.empty() ? "rank " : ", rank ";
       who += std::to_string(comm.ranks[i]) + " ";
+      // Of another host only what its connection tells is known.
+      if (context.hosts && !context.hosts->isLocal(comm.ranks[i])) {
+        who += "has not answered, but is connected" +
+               onHost(context, comm.ranks[i]);
+        continue;
+      }
       if (stoppedProcess(slot))
         who += "is stopped (state T)";
       else

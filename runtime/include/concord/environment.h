@@ -89,6 +89,19 @@ typedef enum concord_variable_reader {
     "0.1", 0, "", "HCCL_BUFFSIZE",                                             \
     "Address space of the symmetric heap, per rank; only what is touched "     \
     "costs memory.")                                                           \
+  X("CONCORD_HOST_ID", RUNTIME, TEXT, 0, 0, "",                                \
+    "(host name, boot and namespaces)", "0.1", 0, "NCCL_HOSTID", "",           \
+    "What this host is called: ranks with one name share memory, ranks with "  \
+    "different ones talk over MPI. Set by hand it makes several \"hosts\" of "  \
+    "one machine.")                                                            \
+  X("CONCORD_HOST_TIMEOUT", RUNTIME, SECONDS, 1, 3600, "", "10", "0.1", 0, "", \
+    "",                                                                        \
+    "How long another host may answer nothing at all, not even to the "        \
+    "system's keep-alive, until its ranks are dead.")                          \
+  X("CONCORD_IFNAME", RUNTIME, TEXT, 0, 0, "", "(all)", "0.1", 0,              \
+    "NCCL_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME",                                \
+    "Network interfaces by which ranks of different hosts watch each other, "  \
+    "as eth,ib0: names that begin like this. MPI chooses its own.")            \
   X("CONCORD_HUGE_PAGES", RUNTIME, INTEGER, 0, 1, "", "1", "0.1", 0, "", "",   \
     "1: blocks of the heap of 2 MiB and more, and registered memory, are "     \
     "made present at once, in huge pages where the system has them; 0: page "  \
@@ -117,6 +130,9 @@ typedef enum concord_variable_reader {
   X("CONCORD_LOG_FILE", RUNTIME, FILE, 0, 0, "", "(standard error)", "0.1", 0, \
     "NCCL_DEBUG_FILE", "ASCEND_PROCESS_LOG_PATH",                              \
     "File to append the log to; %r becomes the rank.")                         \
+  X("CONCORD_MPI", RUNTIME, WORD, 0, 0, "auto|openmpi|mpich", "auto", "0.1",   \
+    0, "", "",                                                                 \
+    "The MPI between hosts; auto: the one that has started the ranks.")        \
   X("CONCORD_RANK", RUNTIME, INTEGER, 0, 63, "", "(set by the launcher)",      \
     "0.1", 0, "", "RANK_ID", "This process's rank.")                           \
   X("CONCORD_RANK_TABLE", RUNTIME, FILE, 0, 0, "", "(none)", "0.1", 0, "",     \
