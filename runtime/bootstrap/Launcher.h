@@ -24,10 +24,10 @@ namespace concord::rt {
 struct LaunchedRank {
   std::string launcher; ///< a word of CONCORD_LAUNCHER
   int rank = 0, world = 1;
-  int localRank = -1;  ///< on this host, -1 when not said
-  int localWorld = -1; ///< ranks on this host, -1 when not said
+  int localRank = -1;        ///< on this host, -1 when not said
+  int localWorld = -1;       ///< ranks on this host, -1 when not said
   bool severalHosts = false; ///< the launcher says so
-  std::string job;     ///< the same text at all ranks, and at no other job
+  std::string job; ///< the same text at all ranks, and at no other job
 };
 
 /// Looks a variable up; null when it is not set.

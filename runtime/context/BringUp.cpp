@@ -99,8 +99,8 @@ Origin concord::rt::findOrigin(Context &context,
     }
   }
   if (context.world < 1 || context.world > kMaxRanks)
-    raise(CONCORD_ERROR_INVALID_ARGUMENT,
-          "%d ranks: a job has 1 to %d ranks", context.world, kMaxRanks);
+    raise(CONCORD_ERROR_INVALID_ARGUMENT, "%d ranks: a job has 1 to %d ranks",
+          context.world, kMaxRanks);
   if (context.rank < 0 || context.rank >= context.world)
     raise(CONCORD_ERROR_INVALID_ARGUMENT, "rank %d is outside a world of %d",
           context.rank, context.world);
@@ -129,8 +129,8 @@ void concord::rt::findHosts(Context &context, Origin &origin,
       std::make_unique<Hosts>(context, *origin.launched, connectSeconds);
   const Hosts &hosts = *context.hosts;
   const std::vector<int> &local = hosts.localRanks();
-  origin.local = int(std::find(local.begin(), local.end(), context.rank) -
-                     local.begin());
+  origin.local =
+      int(std::find(local.begin(), local.end(), context.rank) - local.begin());
   origin.key = JobKey::of(hosts.meetingName());
   context.log.write(LogLevel::Info,
                     "%d hosts, by %s; %zu of %d ranks on this one, %s",

@@ -375,7 +375,9 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
         cores |= uint64_t(1) << core;
     }
     context->oversubscribed =
-        std::max(coresAllowed(), __builtin_popcountll(cores)) < here;
+        std::max(coresAllowed(), __builtin_popcountll(cores)) <
+        (context->hosts ? std::max(here, context->hosts->ranksOfMachine())
+                        : here);
     std::vector<int32_t> all(context->world);
     for (int r = 0; r < context->world; ++r)
       all[r] = r;

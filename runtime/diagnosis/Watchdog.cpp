@@ -175,10 +175,9 @@ void Watchdog::hear(int rank) {
   uint32_t state = context.segment->slot(rank).state.load();
   if (state != CONCORD_RANK_FINALIZED && state != CONCORD_RANK_ABORTED)
     context.log.write(LogLevel::Warn,
-                      "the connection to rank %d on host %s has ended: %s", rank,
-                      hosts.nameOf(rank).c_str(),
-                      error ? std::strerror(error)
-                            : "its process is no more");
+                      "the connection to rank %d on host %s has ended: %s",
+                      rank, hosts.nameOf(rank).c_str(),
+                      error ? std::strerror(error) : "its process is no more");
   markDead(rank);
 }
 

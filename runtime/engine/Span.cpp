@@ -141,8 +141,7 @@ Part inputPart(const Op &op, int from, int to) {
   case Kind::Reduce:
     return shareOf(op, to);
   case Kind::ReduceScatter:
-    return {uint64_t(to), 0,
-            clip(op, uneven(r) ? r.receive[to] : r.chunk)};
+    return {uint64_t(to), 0, clip(op, uneven(r) ? r.receive[to] : r.chunk)};
   case Kind::AllToAll:
     return {uint64_t(to), 0,
             clip(op, from == op.comm->me ? chunkBytes(op, true, to)
@@ -293,8 +292,8 @@ uint64_t longestOf(const Op &op) {
   if (uneven(r)) {
     longest = *std::max_element(r.receive, r.receive + op.comm->size);
     if (r.kind == Kind::AllToAll)
-      longest = std::max(longest,
-                         *std::max_element(r.send, r.send + op.comm->size));
+      longest =
+          std::max(longest, *std::max_element(r.send, r.send + op.comm->size));
   }
   return longest;
 }
@@ -448,9 +447,8 @@ bool layOut(Op &op) {
     if (!take(member, header.area, header.longest, header.sendBytes))
       return false;
   }
-  uint64_t chunks = chunked(r.kind, true) || chunked(r.kind, false)
-                        ? uint64_t(comm.size)
-                        : 1;
+  uint64_t chunks =
+      chunked(r.kind, true) || chunked(r.kind, false) ? uint64_t(comm.size) : 1;
   op.part = longest; // the whole length, for the segment loop
   op.segment = 0;
   op.segmentBytes = std::min(longest, area / chunks / 64 * 64);
@@ -556,8 +554,7 @@ bool work(Op &op, uint64_t &left) {
       target |= r.pairs[i][1] == comm.me;
     if (!target) {
       // Nothing comes: zeros.
-      std::memset(resultArea(span), 0,
-                  std::min(left, clip(op, r.chunk)));
+      std::memset(resultArea(span), 0, std::min(left, clip(op, r.chunk)));
       return piece(op, left, clip(op, r.chunk), [&](uint64_t at, uint64_t n) {
         copyOwn(op, false, 0, at, resultArea(span), n);
       });
@@ -594,7 +591,7 @@ bool takeOut(Op &op, uint64_t &left) {
     char *theirs = span.results[size_t(from)];
     char *source = from == comm.me ? resultArea(span)
                    : theirs        ? theirs
-                            : incomingArea(span) + incomingAt(op, from);
+                                   : incomingArea(span) + incomingAt(op, from);
     if (!piece(op, left, part.bytes, [&](uint64_t at, uint64_t n) {
           copyOwn(op, false, part.chunk, part.begin + at, source + at, n);
         }))
@@ -678,9 +675,8 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
     case Span::Step::Connect: {
       if (!span.connected) {
         for (int member : span.remote)
-          if (!(span.peerTags[size_t(member)] =
-                    comm.context->hosts->peerTag(comm.key,
-                                                 comm.ranks[size_t(member)])))
+          if (!(span.peerTags[size_t(member)] = comm.context->hosts->peerTag(
+                    comm.key, comm.ranks[size_t(member)])))
             return blocked();
         span.connected = true;
       }
@@ -785,11 +781,10 @@ uint64_t concord::rt::missingSpan(const Op &op) {
   if (op.state == Op::State::Queued || op.state == Op::State::Idle)
     return 0;
   for (int member : span.local) {
-    bool late =
-        span.step == Span::Step::Headers
-            ? !span.heard[size_t(member)]
-            : span.step != Span::Step::Connect &&
-                  comm.block.members[member].tick.load() < comm.tick;
+    bool late = span.step == Span::Step::Headers
+                    ? !span.heard[size_t(member)]
+                    : span.step != Span::Step::Connect &&
+                          comm.block.members[member].tick.load() < comm.tick;
     if (late)
       add(member);
   }
@@ -852,8 +847,8 @@ static Progress advanceSpanSend(Op &op) {
   int peer = r.root;
   SpanChannel &channel = span.outgoing[size_t(peer)];
   uint32_t &tag = span.peerTags[size_t(peer)];
-  if (!tag && !(tag = comm.context->hosts->peerTag(comm.key,
-                                                   comm.ranks[size_t(peer)])))
+  if (!tag &&
+      !(tag = comm.context->hosts->peerTag(comm.key, comm.ranks[size_t(peer)])))
     return Progress::Blocked;
   const bool slots = comm.context->deviceSlots != 0;
   const uint64_t partBytes = comm.priority < 0 ? kLowPart : kPart;
@@ -1050,19 +1045,20 @@ void concord::rt::dropSpan(Comm &comm) {
     return;
   Span &span = *comm.span;
   const concord_transport &transport = transportOf(comm);
-  std::vector<concord_transport_request *> requests;
-  for (auto *list : {&span.headerSends[0], &span.headerSends[1],
-                     &span.headerReceives, &span.sends, &span.resultSends,
-                     &span.receives})
+  std::vector<std::pair<concord_transport_request *, bool>> requests;
+  for (auto *list :
+       {&span.headerSends[0], &span.headerSends[1], &span.headerReceives,
+        &span.sends, &span.resultSends, &span.receives})
     for (concord_transport_request &request : *list)
-      requests.push_back(&request);
+      requests.emplace_back(&request, list == &span.headerReceives ||
+                                          list == &span.receives);
   for (auto *list : {&span.outgoing, &span.incoming})
     for (SpanChannel &channel : *list)
       for (concord_transport_request &request : channel.requests)
-        requests.push_back(&request);
+        requests.emplace_back(&request, list == &span.incoming);
   auto pending = [&] {
     bool any = false;
-    for (concord_transport_request *request : requests)
+    for (auto [request, receiving] : requests)
       if (*request)
         any |= transport.test(request, nullptr) == CONCORD_TRANSPORT_PENDING;
     return any;
@@ -1073,12 +1069,15 @@ void concord::rt::dropSpan(Comm &comm) {
   bool left = true;
   while (well && (left = pending()) && nowNanoseconds() < deadline)
     ::sched_yield();
-  if (left)
-    for (concord_transport_request *request : requests)
-      if (*request)
-        transport.abandon(request);
-  // Otherwise it stays where it is until the rank leaves the job.
-  if (!left) {
+  bool gaveUp = false;
+  for (auto [request, receiving] : requests)
+    if (*request) {
+      transport.abandon(request, receiving);
+      gaveUp = true;
+    }
+  if (gaveUp) {
+    comm.context->hosts->keep(comm.context->segment);
+  } else {
     Heap &heap = comm.context->heap;
     heap.release(span.memory);
     for (auto *list : {&span.outgoing, &span.incoming})

@@ -73,8 +73,8 @@ struct Span {
   };
 
   Comm &comm;
-  std::vector<int> local;  ///< other members on this host
-  std::vector<int> remote; ///< members on other hosts
+  std::vector<int> local;   ///< other members on this host
+  std::vector<int> remote;  ///< members on other hosts
   uint64_t remoteRanks = 0; ///< world ranks of those
   uint32_t tag = 0;         ///< that others send with; messages: the next one
   std::vector<uint32_t> peerTags; ///< by member
@@ -85,9 +85,9 @@ struct Span {
   /// what comes from other hosts.
   uint64_t area = 0;
   char *memory = nullptr;
-  uint64_t memoryAt = 0; ///< in the heaps
+  uint64_t memoryAt = 0;               ///< in the heaps
   std::vector<char *> inputs, results; ///< areas of those on this host
-  char *headers = nullptr;     ///< per member: two to send, one received
+  char *headers = nullptr; ///< per member: two to send, one received
 
   Step step = Step::Connect;
   std::vector<concord_transport_request> headerSends[2], headerReceives;

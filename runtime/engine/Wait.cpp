@@ -17,7 +17,7 @@
 #include "diagnosis/Hang.h"
 #include "diagnosis/Watchdog.h"
 #include "engine/Engine.h"
-#include "transport/Hosts.h"
+#include "engine/Span.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -122,7 +122,9 @@ void Waiter::prepare(const Op *op) {
 
 bool Waiter::pause(const Op *op) {
   ++rounds;
-  uint32_t spins = context.oversubscribed ? kSpinsShared : kSpinsAlone;
+  // A look at the transport takes longer than a look at a flag.
+  bool far = op && op->comm && op->comm->span;
+  uint32_t spins = context.oversubscribed || far ? kSpinsShared : kSpinsAlone;
   if (rounds <= spins && !lazy) {
     relax();
     return false;

@@ -14,6 +14,7 @@
 #include "gate/Gate.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
+#include "transport/Hosts.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -296,10 +297,22 @@ void Gate::note(Issuer &issuer) {
     return;
   issuer.thread = thread;
   issuer.left = false;
-  if (issuer.program < kMaxIssuers)
-    context.segment->slot(context.rank)
-        .issuers[issuer.program]
-        .store(thread, std::memory_order_release);
+  showThread(issuer.program, thread);
+}
+
+void Gate::showThread(uint32_t program, uint32_t thread) {
+  if (program >= kMaxIssuers)
+    return;
+  context.segment->slot(context.rank)
+      .issuers[program]
+      .store(thread, std::memory_order_release);
+  if (!context.hosts)
+    return;
+  Notice notice;
+  notice.kind = Notice::Kind::Issuer;
+  notice.value = program;
+  notice.status = int32_t(thread);
+  context.hosts->mesh().tell(context.hosts->remoteMask(), notice);
 }
 
 bool Gate::alive(const Issuer &issuer) const {
@@ -323,6 +336,9 @@ bool Gate::attachedEverywhere(uint64_t slots) const {
       uint32_t thread = slot.issuers[p].load(std::memory_order_acquire);
       if (thread == 0)
         return false;
+      // Of a thread on another host only its own word is known.
+      if (context.hosts && !context.hosts->isLocal(rank))
+        continue;
       if (::syscall(SYS_tgkill, pid_t(slot.pid.load()), thread, 0) != 0 &&
           errno == ESRCH)
         return false;
@@ -846,9 +862,6 @@ int32_t Gate::leave(const char *name) {
     return noIssuer(context, name);
   issuer->left = true;
   issuer->thread = 0;
-  if (issuer->program < kMaxIssuers)
-    context.segment->slot(context.rank)
-        .issuers[issuer->program]
-        .store(0, std::memory_order_release);
+  showThread(issuer->program, 0);
   return CONCORD_OK;
 }

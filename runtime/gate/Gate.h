@@ -138,6 +138,8 @@ private:
   protected:
     ~What() = default;
   };
+  /// For the other ranks: which thread issues this program's operations.
+  void showThread(uint32_t program, uint32_t thread);
   /// Go to the issuer's next step that its round uses; waits for decisions.
   /// With `skip`, one step only: set when the round does not use it.
   int32_t advance(uint32_t index, const What &what, bool *skip);

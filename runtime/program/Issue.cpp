@@ -16,6 +16,7 @@
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
 #include "gate/Gate.h"
+#include "engine/Span.h"
 #include "program/Program.h"
 
 #include <algorithm>
@@ -34,6 +35,13 @@ __attribute__((weak)) const char *concord_kernel_last_error(void);
 
 static void prepareFusedSite(concord_program &program, Site &site) {
   const plan::Issue &issue = *site.issue;
+  if (site.comm->span)
+    raise(CONCORD_ERROR_NOT_SUPPORTED,
+          "%s: site %zu (%s) is a fused kernel on '%s', which reads its peers' "
+          "memory, but the group has ranks on several hosts; compile with "
+          "--comm-pipeline=\"fuse=false\", or keep the group within a host",
+          program.path.c_str(), program.sites.size() - 1,
+          issue.location.c_str(), site.comm->name.c_str());
   if (!concord_kernel_create)
     raise(CONCORD_ERROR_NOT_SUPPORTED,
           "%s needs kernels, this library has none", program.path.c_str());

@@ -46,6 +46,7 @@ struct Version {
 struct Record {
   char identity[256] = {};
   char name[64] = {};
+  char boot[48] = {};
   MeshAddress address;
 };
 
@@ -150,9 +151,8 @@ std::string concord::rt::hostIdentity() {
   ::gethostname(name, sizeof name - 1);
   // Memory is handed over on an abstract socket, which lives in the network's
   // namespace, and peers are watched by their pid.
-  return std::string(name) + " " +
-         readLine("/proc/sys/kernel/random/boot_id") + " " +
-         std::to_string(ownPidNamespace()) + " " +
+  return std::string(name) + " " + readLine("/proc/sys/kernel/random/boot_id") +
+         " " + std::to_string(ownPidNamespace()) + " " +
          std::to_string(namespaceOf("/proc/self/ns/net"));
 }
 
@@ -167,7 +167,7 @@ void Hosts::await(concord_transport_request &request, const char *what,
       raise(CONCORD_ERROR_SYSTEM, "rank %d, %s: %s", rank, what,
             module->error());
     if (nowNanoseconds() > deadline) {
-      module->abandon(&request);
+      module->abandon(&request, 0);
       raise(CONCORD_ERROR_TIMEOUT,
             "rank %d, %s: not all ranks have come in time "
             "(CONCORD_CONNECT_TIMEOUT)",
@@ -228,6 +228,8 @@ Hosts::Hosts(const Context &context, const LaunchedRank &launched,
   identity = hostIdentity();
   std::strncpy(mine.identity, identity.c_str(), sizeof mine.identity - 1);
   std::strncpy(mine.name, hostName().c_str(), sizeof mine.name - 1);
+  std::strncpy(mine.boot, readLine("/proc/sys/kernel/random/boot_id").c_str(),
+               sizeof mine.boot - 1);
   mine.address = net->address();
   std::vector<Record> records;
   exchange(mine, records, "finding the hosts");
@@ -248,6 +250,7 @@ Hosts::Hosts(const Context &context, const LaunchedRank &launched,
     }
     addresses.push_back(other.address);
     everywhere |= uint64_t(1) << r;
+    onMachine += std::memcmp(other.boot, mine.boot, sizeof mine.boot) == 0;
   }
   for (int r = 0; r < world; ++r)
     if (hostOf[size_t(r)] == hostOf[size_t(rank)]) {
@@ -262,9 +265,7 @@ Hosts::~Hosts() {
     module->close(orderly);
 }
 
-std::string Hosts::meetingName() const {
-  return job + "\nhost\n" + identity;
-}
+std::string Hosts::meetingName() const { return job + "\nhost\n" + identity; }
 
 void Hosts::mirror(Context &context, double seconds) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
@@ -378,6 +379,12 @@ void Hosts::note(Context &context, const Notice &notice) {
     segment.slot(notice.rank).state.store(CONCORD_RANK_ABORTED);
     break;
   }
+  case Notice::Kind::Issuer:
+    if (notice.value < kMaxIssuers)
+      segment.slot(notice.rank)
+          .issuers[notice.value]
+          .store(uint32_t(notice.status), std::memory_order_release);
+    return;
   case Notice::Kind::Goodbye: {
     RankSlot &slot = segment.slot(notice.rank);
     if (slot.state.load() != CONCORD_RANK_ABORTED)

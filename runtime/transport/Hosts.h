@@ -45,6 +45,8 @@ public:
   const std::string &nameOf(int rank) const {
     return names[size_t(hostOf[size_t(rank)])];
   }
+  /// Ranks under this rank's kernel, be they on other "hosts".
+  int ranksOfMachine() const { return onMachine; }
   int numHosts() const { return int(names.size()); }
   int hostIndex(int rank) const { return hostOf[size_t(rank)]; }
   const std::string &library() const { return words; }
@@ -72,6 +74,12 @@ public:
   void carryOver(uint64_t key, CommHeader &header);
   void forget(uint64_t key);
 
+  /// Something was given up: this memory must stay mapped as long as the
+  /// process lives, as the module may still use it.
+  void keep(const std::shared_ptr<Segment> &segment) {
+    if (!kept)
+      kept = new std::shared_ptr<Segment>(segment);
+  }
   /// From now on nothing is called that waits for others.
   void disorderly() { orderly = false; }
 
@@ -90,9 +98,11 @@ private:
   std::string identity;
   std::vector<int> local;
   uint64_t here = 0, everywhere = 0;
+  int onMachine = 0;
   std::vector<MeshAddress> addresses;
   std::unique_ptr<Mesh> net;
   bool orderly = true;
+  std::shared_ptr<Segment> *kept = nullptr; ///< never released
   uint32_t nextTag = 1, highestTag = 0;
 
   std::mutex mutex; ///< of what both threads touch

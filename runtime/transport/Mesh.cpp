@@ -57,8 +57,7 @@ Mesh::Mesh(int rank, int world, const std::string &interfaces, const Log &log)
       ssize_t(sizeof own.secret))
     raiseErrno("no random numbers for the connections between hosts");
   // Both families on one socket; without IPv6 in the kernel, the older one.
-  listener =
-      ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  listener = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   sockaddr_in6 six{};
   sockaddr_in four{};
   six.sin6_family = AF_INET6;
@@ -72,8 +71,7 @@ Mesh::Mesh(int rank, int world, const std::string &interfaces, const Log &log)
   if (!bound) {
     if (listener >= 0)
       ::close(listener);
-    listener =
-        ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bound =
         listener >= 0 &&
         ::bind(listener, reinterpret_cast<sockaddr *>(&four), sizeof four) == 0;
@@ -125,11 +123,12 @@ Mesh::Mesh(int rank, int world, const std::string &interfaces, const Log &log)
   ::freeifaddrs(all);
   if (count == 0) {
     ::close(listener);
-    raise(CONCORD_ERROR_NOT_FOUND,
-          "rank %d has no network interface%s%s with an address: ranks of other "
-          "hosts cannot reach it",
-          rank, interfaces.empty() ? "" : " of CONCORD_IFNAME=",
-          interfaces.c_str());
+    raise(
+        CONCORD_ERROR_NOT_FOUND,
+        "rank %d has no network interface%s%s with an address: ranks of other "
+        "hosts cannot reach it",
+        rank,
+        interfaces.empty() ? "" : " of CONCORD_IFNAME=", interfaces.c_str());
   }
 }
 
@@ -146,9 +145,8 @@ static bool transfer(int fd, void *data, size_t bytes, bool out,
                      int64_t deadline) {
   for (size_t at = 0; at < bytes;) {
     char *from = static_cast<char *>(data) + at;
-    ssize_t n =
-        out ? ::send(fd, from, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT)
-            : ::recv(fd, from, bytes - at, MSG_DONTWAIT);
+    ssize_t n = out ? ::send(fd, from, bytes - at, MSG_NOSIGNAL | MSG_DONTWAIT)
+                    : ::recv(fd, from, bytes - at, MSG_DONTWAIT);
     if (n > 0) {
       at += size_t(n);
       continue;
@@ -264,8 +262,7 @@ void Mesh::connect(uint64_t remote, const std::vector<MeshAddress> &all,
       continue;
     for (;;) {
       look();
-      peers[size_t(peer)].fd =
-          tryConnect(peer, all[size_t(peer)], deadline);
+      peers[size_t(peer)].fd = tryConnect(peer, all[size_t(peer)], deadline);
       if (peers[size_t(peer)].fd >= 0)
         break;
       if (nowNanoseconds() > deadline) {
@@ -289,8 +286,8 @@ void Mesh::connect(uint64_t remote, const std::vector<MeshAddress> &all,
     look();
     pollfd wait{listener, POLLIN, 0};
     ::poll(&wait, 1, 20);
-    int fd = ::accept4(listener, nullptr, nullptr,
-                       SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd =
+        ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0 && !welcome(fd, awaited))
       ::close(fd);
     if (fd < 0 && awaited && nowNanoseconds() > deadline) {

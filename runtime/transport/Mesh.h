@@ -40,6 +40,7 @@ struct Notice {
     Broken,    ///< communicator `key`: `status`, by group rank `value`
     Revoked,   ///< communicator `key`
     Aborted,   ///< the job: `text`
+    Issuer,    ///< of program `value`: thread `status`, 0 has left
     Goodbye,   ///< the sender has finalized
   };
   uint64_t magic = kNoticeMagic;

@@ -71,9 +71,9 @@ typedef struct concord_transport {
   /* Progress everything, and look whether one is done: then the request is 0
    * and, for a receive, `bytes` the message's length. */
   int32_t (*test)(concord_transport_request *request, uint64_t *bytes);
-  /* Give up one that is in flight. Its memory must stay where it is: the module
-   * may still read or write it. */
-  void (*abandon)(concord_transport_request *request);
+  /* Give up one that is in flight. Its memory must stay where it is until the
+   * process ends: the module may still read or write it. */
+  void (*abandon)(concord_transport_request *request, int32_t receiving);
   /* Words of the last failure. */
   const char *(*error)(void);
   uint32_t (*max_tag)(void);

@@ -92,7 +92,7 @@ typedef enum concord_variable_reader {
   X("CONCORD_HOST_ID", RUNTIME, TEXT, 0, 0, "",                                \
     "(host name, boot and namespaces)", "0.1", 0, "NCCL_HOSTID", "",           \
     "What this host is called: ranks with one name share memory, ranks with "  \
-    "different ones talk over MPI. Set by hand it makes several \"hosts\" of "  \
+    "different ones talk over MPI. Set by hand it makes several \"hosts\" of " \
     "one machine.")                                                            \
   X("CONCORD_HOST_TIMEOUT", RUNTIME, SECONDS, 1, 3600, "", "10", "0.1", 0, "", \
     "",                                                                        \

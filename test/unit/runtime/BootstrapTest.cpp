@@ -163,6 +163,9 @@ TEST(Launcher, EnvironmentsAreUnderstood) {
   EXPECT_EQ(torch->rank, 1);
   EXPECT_EQ(torch->world, 4);
   EXPECT_EQ(torch->localRank, 1);
+  EXPECT_FALSE(torch->severalHosts);
+  EXPECT_TRUE(
+      find("auto", with(kTorchrun, {{"LOCAL_WORLD_SIZE", "2"}}))->severalHosts);
   // A restart is another job.
   EXPECT_NE(torch->job,
             find("auto", with(kTorchrun, {{"TORCHELASTIC_RESTART_COUNT", "1"}}))
@@ -186,6 +189,9 @@ TEST(Launcher, EnvironmentsAreUnderstood) {
       {"SLURM_JOB_ID", "77"},        {"SLURM_STEP_ID", "0"}};
   EXPECT_EQ(find("auto", slurm)->launcher, "slurm");
   EXPECT_EQ(find("auto", slurm)->localRank, 1);
+  EXPECT_FALSE(find("auto", slurm)->severalHosts);
+  EXPECT_TRUE(
+      find("auto", with(slurm, {{"SLURM_STEP_NUM_NODES", "2"}}))->severalHosts);
   // The script of a batch job is no rank.
   EXPECT_FALSE(find(
       "auto",
@@ -206,8 +212,6 @@ TEST(Launcher, ContradictionsAreNamed) {
         "RANK=4 is outside a world of "
         "WORLD_SIZE=4",
         {{"RANK", "4"}});
-  fails(CONCORD_ERROR_NOT_SUPPORTED, "not all of them on this host",
-        {{"LOCAL_WORLD_SIZE", "2"}});
   fails(CONCORD_ERROR_INVALID_ARGUMENT, "a job has 1 to 64 ranks",
         {{"WORLD_SIZE", "65"}, {"LOCAL_WORLD_SIZE", "65"}});
   fails(CONCORD_ERROR_INVALID_ARGUMENT,

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Two "hosts" on this machine: network namespaces joined by a veth pair whose both
+# ends are shaped (tc tbf), each with a host name of its own. Root only.
+#
+#   netns.sh up NAME RATE [DELAY]   make hosts NAME-a (10.77.N.1) and NAME-b
+#                                   (10.77.N.2); RATE as in tc (1gbit, 200mbit),
+#                                   DELAY of each direction as in netem (50us)
+#   netns.sh exec NAME-x CMD...     run CMD on a host
+#   netns.sh agent ADDRESS CMD...   the same, as the remote shell of an mpirun: CMD
+#                                   goes through a shell; needs HOSTS_NETNS=NAME
+#   netns.sh address NAME x         the address of host x (a or b)
+#   netns.sh mpirun LIB NAME N ARGS...  mpirun of LIB (openmpi, mpich) on host a, N
+#                                   ranks, the first half of them on a
+#   netns.sh down NAME              end what still runs there and remove both
+#
+# A link of known rate is also what overlap of communication and computation is
+# measured on: test/hosts/README.md.
+
+set -euo pipefail
+self=$(readlink -f "$0")
+
+die() { echo "netns.sh: $*" >&2; exit 2; }
+
+[ "$(id -u)" = 0 ] || die "making network namespaces needs root"
+for tool in ip tc unshare hostname; do
+  command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin:/sbin
+  command -v "$tool" >/dev/null || die "needs '$tool': apt install iproute2 util-linux hostname"
+done
+
+# A subnet of 10.77.0.0/16 per name, so that several pairs can be up at once.
+subnet() { echo "10.77.$(( $(printf %s "$1" | cksum | cut -d' ' -f1) % 250 + 1 ))"; }
+address() {
+  case "$2" in
+    a) echo "$(subnet "$1").1" ;;
+    b) echo "$(subnet "$1").2" ;;
+    *) die "host '$2': there are a and b" ;;
+  esac
+}
+
+# Whatever the namespace holds: a PID that is gone in the meantime is no error.
+end_processes() {
+  local signal
+  for signal in TERM KILL; do
+    local pids
+    pids=$(ip netns pids "$1" 2>/dev/null) || return 0
+    [ -n "$pids" ] || return 0
+    kill -s "$signal" $pids 2>/dev/null || true
+    sleep 0.3
+  done
+}
+
+up() {
+  local name=$1 rate=$2 delay=${3:-}
+  [ ${#name} -le 11 ] || die "the name '$name' is longer than 11 characters"
+  local side
+  for side in a b; do
+    ip netns add "$name-$side"
+    ip -n "$name-$side" link set lo up
+  done
+  ip -n "$name-a" link add "$name-a" type veth peer name "$name-b" netns "$name-b"
+  for side in a b; do
+    ip -n "$name-$side" addr add "$(address "$name" $side)/24" dev "$name-$side"
+    ip -n "$name-$side" link set "$name-$side" up
+    # Whole segments cost nothing to send otherwise, and the shaper sees bursts.
+    ip netns exec "$name-$side" tc qdisc add dev "$name-$side" root handle 1: \
+      tbf rate "$rate" burst 256kb latency 50ms
+    if [ -n "$delay" ]; then
+      ip netns exec "$name-$side" tc qdisc add dev "$name-$side" parent 1: \
+        handle 2: netem delay "$delay" limit 10000
+    fi
+  done
+}
+
+down() {
+  local name=$1 side
+  for side in a b; do
+    if ip netns list | grep -q "^$name-$side\b"; then
+      end_processes "$name-$side"
+      ip netns del "$name-$side"
+    fi
+  done
+}
+
+# The host name is the namespace's, in a UTS namespace of the process.
+on() {
+  local host=$1
+  shift
+  exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
+}
+
+start_mpirun() {
+  local library=$1 name=$2 ranks=$3
+  shift 3
+  local half=$((ranks / 2)) a b
+  a=$(address "$name" a)
+  b=$(address "$name" b)
+  export HOSTS_NETNS=$name
+  case "$library" in
+    openmpi)
+      # The agent's path may have no blanks; Open MPI splits it.
+      on "$name-a" mpirun.openmpi --allow-run-as-root --oversubscribe \
+        --bind-to none --mca plm_rsh_agent "$self agent" --mca orte_keep_fqdn_hostnames 1 \
+        --mca btl self,vader,tcp --mca oob_tcp_if_include "$(subnet "$name").0/24" \
+        --mca btl_tcp_if_include "$(subnet "$name").0/24" ${MPIRUN_MORE:-} \
+        --host "$a:$half,$b:$((ranks - half))" -n "$ranks" "$@" ;;
+    mpich)
+      # Both hosts have one kernel, over whose memory UCX would go otherwise.
+      export UCX_TLS=tcp,self UCX_WARN_UNUSED_ENV_VARS=n
+      on "$name-a" mpirun.mpich -launcher ssh -launcher-exec "$self.agent" \
+        ${MPIRUN_MORE:-} -hosts "$a:$half,$b:$((ranks - half))" -n "$ranks" "$@" ;;
+    *) die "mpirun of '$library': there are openmpi and mpich" ;;
+  esac
+}
+
+command=${1:-}
+[ $# -gt 0 ] && shift
+case "$command" in
+  up) [ $# -ge 2 ] || die "up NAME RATE [DELAY]"; up "$@" ;;
+  down) [ $# -eq 1 ] || die "down NAME"; down "$@" ;;
+  exec) [ $# -ge 2 ] || die "exec HOST CMD..."; on "$@" ;;
+  address) [ $# -eq 2 ] || die "address NAME a|b"; address "$@" ;;
+  mpirun) [ $# -ge 4 ] || die "mpirun LIBRARY NAME RANKS CMD..."; start_mpirun "$@" ;;
+  agent)
+    # Options that are meant for ssh come first.
+    while [ $# -gt 0 ] && [ "${1#-}" != "$1" ]; do shift; done
+    host=$1
+    shift
+    name=${HOSTS_NETNS:?not set: the agent serves netns.sh mpirun}
+    if [ "$host" = "$(address "$name" a)" ]; then side=a
+    elif [ "$host" = "$(address "$name" b)" ]; then side=b
+    else die "'$host' is no host of $name"; fi
+    on "$name-$side" sh -c "$*" ;;
+  *) die "'$command': there are up, exec, mpirun, address, agent and down" ;;
+esac
