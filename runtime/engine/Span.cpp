@@ -308,7 +308,7 @@ void publish(Op &op) {
   Span &span = *comm.span;
   const OpRequest &r = op.request;
   uint64_t parity = op.sequence & 1;
-  Slot &slot = comm.block.members[comm.me].slots[parity];
+  Slot &slot = comm.block.members[comm.me].slot(op.sequence);
   slot.fingerprint = op.fingerprint;
   if (op.inlined) {
     packInline(op, slot.payload);
@@ -372,7 +372,7 @@ Heard hear(Op &op) {
   for (int member : span.local) {
     if (span.heard[size_t(member)])
       continue;
-    Slot &slot = comm.block.members[member].slots[op.sequence & 1];
+    Slot &slot = comm.block.members[member].slot(op.sequence);
     if (slot.sequence.load(std::memory_order_acquire) < op.sequence) {
       all = false;
       continue;
@@ -430,7 +430,7 @@ bool layOut(Op &op) {
     return false;
   for (int member : span.local) {
     const auto &wire = *reinterpret_cast<const SpanWire *>(
-        comm.block.members[member].slots[op.sequence & 1].payload);
+        comm.block.members[member].slot(op.sequence).payload);
     const Segment &segment = *comm.context->segment;
     uint64_t bytes = wire.area + kSlack;
     char *input = segment.pointerAt(wire.input, bytes);
@@ -704,9 +704,9 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
           payloads[member] = payloadOf(headerAt(span, member, 2));
         for (int member : span.local)
           payloads[member] =
-              comm.block.members[member].slots[op.sequence & 1].payload;
+              comm.block.members[member].slot(op.sequence).payload;
         payloads[comm.me] =
-            comm.block.members[comm.me].slots[op.sequence & 1].payload;
+            comm.block.members[comm.me].slot(op.sequence).payload;
         finishFrom(op, payloads);
         return complete(op);
       }

@@ -28,7 +28,9 @@
 #include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -177,8 +179,10 @@ private:
 
 } // namespace
 
-Job::Job(const Options &options, fs::path program, const ProgramMeta &meta)
-    : options(options), program(std::move(program)), meta(meta) {
+Job::Job(const Options &options, fs::path program, const ProgramMeta &meta,
+         int64_t member)
+    : options(options), program(std::move(program)), meta(meta),
+      member(member) {
   fs::path parent = tempParent();
   sweep(parent);
   dir = ScratchDir(makePrivateDir(parent, kPrefix));
@@ -221,12 +225,19 @@ fs::path Job::traceFile(int64_t rank) const {
 
 void Job::writeInputs(const std::vector<InputSources> &sources,
                       const std::vector<Entry> &fills) {
+  // One file for all ranks that read the same part; a member has its own.
+  auto fileOf = [&](size_t i, const Entry &entry, int64_t rank) {
+    return inputFile(i, member >= 0 || entry.kind == Entry::Kind::PerRank
+                            ? rank
+                            : representative(meta, entry, rank));
+  };
+  auto here = [&](int64_t rank) { return member < 0 || rank == member; };
   for (size_t i = 0; i < meta.inputs.size(); ++i) {
     checkInterrupted();
     const Entry &entry = fills[i];
     if (entry.kind == Entry::Kind::PerRank) {
       for (int64_t rank = 0; rank < meta.world; ++rank)
-        if (entry.on(rank))
+        if (entry.on(rank) && here(rank))
           writeFile(inputFile(i, rank),
                     {makeInput(entry, sources[i][static_cast<size_t>(rank)],
                                options.seed, rank)
@@ -234,13 +245,23 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
       continue;
     }
     HostTensor global = makeInput(entry, sources[i].front(), options.seed, 0);
-    // One file for all ranks that read the same part.
     for (int64_t rank = 0; rank < meta.world; ++rank)
-      if (entry.on(rank) && representative(meta, entry, rank) == rank)
+      if (entry.on(rank) && here(rank) &&
+          fileOf(i, entry, rank) == inputFile(i, rank))
         writeFile(inputFile(i, rank),
                   {sliceFor(meta, entry, rank, global.bytes)});
   }
+  auto outputsOf = [&](int64_t rank) {
+    json outputs = json::array();
+    for (size_t i = 0; i < meta.outputs.size(); ++i)
+      if (meta.outputs[i].on(rank))
+        outputs.push_back({{"name", meta.outputs[i].name},
+                           {"file", outputFile(i, rank).string()}});
+    return outputs;
+  };
   for (int64_t rank = 0; rank < meta.world; ++rank) {
+    if (!here(rank))
+      continue;
     json job = {{"program", fs::absolute(program).string()},
                 {"repeat", options.repeat},
                 {"warmup", options.warmup},
@@ -251,29 +272,33 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
     for (size_t i = 0; i < meta.inputs.size(); ++i) {
       if (!meta.inputs[i].on(rank))
         continue;
-      json input = {
-          {"name", meta.inputs[i].name},
-          {"file",
-           inputFile(i, representative(meta, meta.inputs[i], rank)).string()}};
+      json input = {{"name", meta.inputs[i].name},
+                    {"file", fileOf(i, meta.inputs[i], rank).string()}};
       if (!meta.inputs[i].extents.empty())
         input["shape"] = meta.inputs[i].shape;
       inputs.push_back(std::move(input));
     }
-    json &outputs = job["outputs"] = json::array();
-    for (size_t i = 0; i < meta.outputs.size(); ++i)
-      if (meta.outputs[i].on(rank))
-        outputs.push_back({{"name", meta.outputs[i].name},
-                           {"file", outputFile(i, rank).string()}});
+    job["outputs"] = outputsOf(rank);
+    if (member >= 0) {
+      json &ranks = job["gather"]["ranks"] = json::array();
+      for (int64_t other = 0; member == 0 && other < meta.world; ++other) {
+        json files = {{"outputs", outputsOf(other)},
+                      {"json", statsFile(other).string()}};
+        if (!options.traceFile.empty())
+          files["trace"] = traceFile(other).string();
+        ranks.push_back(std::move(files));
+      }
+    }
     json &state = job["state"] = json::array();
     for (const auto &[input, output] : options.states) {
-      auto here = [&](const std::vector<Entry> &entries,
-                      const std::string &name) {
+      auto known = [&](const std::vector<Entry> &entries,
+                       const std::string &name) {
         for (const Entry &entry : entries)
           if (entry.name == name)
             return entry.on(rank);
         return false;
       };
-      if (here(meta.inputs, input) && here(meta.outputs, output))
+      if (known(meta.inputs, input) && known(meta.outputs, output))
         state.push_back({{"input", input}, {"output", output}});
     }
     if (!options.traceFile.empty())
@@ -282,8 +307,78 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
   }
 }
 
+/// The rank joins the others by the environment of who started comm-run.
+RunResult Job::runMember() {
+  std::string runner = (executableDir() / "concord-rank").string();
+  std::string job = jobFile(member).string();
+  pid_t parent = ::getpid();
+  pid_t child = ::fork();
+  if (child < 0)
+    throw Error(std::string("cannot start a rank: ") + std::strerror(errno));
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent)
+      ::_exit(1);
+    // Results alone go to standard output, and those are comm-run's.
+    ::dup2(2, 1);
+    ::execl(runner.c_str(), runner.c_str(), job.c_str(), nullptr);
+    std::perror(runner.c_str());
+    ::_exit(127);
+  }
+  auto began = std::chrono::steady_clock::now();
+  auto passed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() -
+                                         began)
+        .count();
+  };
+  RunResult result;
+  int status = 0;
+  bool stopped = false;
+  double stoppedAt = 0;
+  for (pid_t ended = 0; ended != child;
+       ended = ::waitpid(child, &status, WNOHANG)) {
+    if (ended < 0 && errno != EINTR)
+      throw Error(std::string("waitpid: ") + std::strerror(errno));
+    bool late = options.timeout > 0 && passed() > options.timeout;
+    if ((interruptedBy() || late) && !stopped) {
+      if (late)
+        result.exitCode = ExitTimeout;
+      ::kill(child, SIGTERM);
+      stopped = true;
+      stoppedAt = passed();
+    }
+    if (stopped && passed() > stoppedAt + 5)
+      ::kill(child, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  checkInterrupted();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    return RunResult();
+  std::string who = "rank " + std::to_string(member);
+  result.failedRank = int(member);
+  if (result.exitCode == ExitTimeout) {
+    char seconds[32];
+    std::snprintf(seconds, sizeof seconds, "%g", options.timeout);
+    result.message = who + " was stopped after " + seconds + " s (--timeout)";
+    return result;
+  }
+  result.exitCode = ExitRank;
+  if (WIFSIGNALED(status))
+    result.message = who + " was killed by signal " +
+                     std::to_string(WTERMSIG(status)) + " (" +
+                     ::strsignal(WTERMSIG(status)) + ")";
+  else if (WEXITSTATUS(status) == CONCORD_EXIT_CONSEQUENCE)
+    result.message = who + " ended because another one had failed";
+  else
+    result.message =
+        who + " failed with exit code " + std::to_string(WEXITSTATUS(status));
+  return result;
+}
+
 RunResult Job::run() {
   checkInterrupted();
+  if (member >= 0)
+    return runMember();
   fs::path runner = executableDir() / "concord-rank";
   std::string runnerText = runner.string();
   std::vector<std::string> jobs;

@@ -29,8 +29,10 @@ struct RunResult {
 
 class Job {
 public:
+  /// `member`: this process is that one rank of a job which another launcher
+  /// has started, perhaps on several hosts; -1: it starts all of them.
   Job(const Options &options, std::filesystem::path program,
-      const ProgramMeta &meta);
+      const ProgramMeta &meta, int64_t member = -1);
   ~Job();
 
   /// Write the slices of the inputs and the job files; `fills` are the inputs
@@ -40,7 +42,8 @@ public:
                    const std::vector<Entry> &fills);
 
   /// Start the ranks, hand on what they print (each line prefixed with its rank
-  /// when there are several), wait for all.
+  /// when there are several), wait for all. A member starts its own one, which
+  /// gives its outputs to rank 0.
   RunResult run();
 
   /// The global tensor of an output, or one tensor per rank for a per-rank
@@ -52,6 +55,7 @@ public:
   const std::filesystem::path &folder() const { return dir.path(); }
 
 private:
+  RunResult runMember();
   std::filesystem::path inputFile(size_t index, int64_t rank) const;
   std::filesystem::path outputFile(size_t index, int64_t rank) const;
   std::filesystem::path jobFile(int64_t rank) const;
@@ -59,6 +63,7 @@ private:
   const Options &options;
   std::filesystem::path program;
   const ProgramMeta &meta;
+  int64_t member;
   ScratchDir dir;
   FileLock alive; ///< tells other comm-runs that the folder is in use
 };

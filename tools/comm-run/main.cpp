@@ -23,8 +23,14 @@
 #include "common/Npy.h"
 #include "common/TensorFile.h"
 
+#include "bootstrap/Launcher.h"
+
+#include "diagnosis/Error.h"
+
 #include <cstdio>
+#include <cstdlib>
 #include <map>
+#include <optional>
 
 namespace fs = std::filesystem;
 
@@ -135,31 +141,71 @@ std::vector<OutputReport> takeOutputs(const Options &options, const Job &job,
   return reports;
 }
 
-int runProgram(const Options &options) {
+/// mpirun, srun or torchrun may have started comm-run, once per rank: then it
+/// starts no others. CONCORD_LAUNCHER=concord says that it shall.
+std::optional<rt::LaunchedRank> startedAsRank() {
+  const char *chosen = std::getenv("CONCORD_LAUNCHER");
+  std::string launcher = chosen && *chosen ? chosen : "auto";
+  if (launcher == "concord")
+    return std::nullopt;
+  try {
+    std::optional<rt::LaunchedRank> found =
+        rt::findLauncher(launcher, ::getenv, rt::startingProcess);
+    return found && found->world > 1 ? found : std::nullopt;
+  } catch (const rt::Error &error) {
+    throw Error(error.text);
+  }
+}
+
+int runProgram(Options options) {
+  std::optional<rt::LaunchedRank> launched = startedAsRank();
+  int64_t member = launched ? launched->rank : -1;
+  // One of them speaks for all.
+  bool speaks = member <= 0;
+  if (launched && options.ranks == 0 &&
+      classify(options.program).kind != Source::Kind::Artefact)
+    options.ranks = launched->world;
   Artefact artefact = obtainArtefact(options);
   ProgramMeta meta = readMeta(artefact.path);
   checkArtefact(options, artefact, meta);
+  if (launched && meta.world != launched->world)
+    throw Error(
+        options.program + ": compiled for " + std::to_string(meta.world) +
+        (meta.world == 1 ? " rank" : " ranks") + ", but " + launched->launcher +
+        " started " + std::to_string(launched->world));
   std::vector<InputSources> sources = resolveInputs(options, meta);
   std::vector<Entry> fills;
   if (std::string sizes = chooseSizes(options, sources, meta, fills);
-      !sizes.empty())
-    std::fprintf(stderr, "comm-run: sizes: %s\n", sizes.c_str());
-  else if (meta.dims.empty() && !artefact.compiled && !options.compile.empty())
+      !sizes.empty()) {
+    if (speaks)
+      std::fprintf(stderr, "comm-run: sizes: %s\n", sizes.c_str());
+  } else if (meta.dims.empty() && !artefact.compiled &&
+             !options.compile.empty())
     throw Error(options.program +
                 ": has no bounded dimensions, so --dim cannot "
                 "be applied; compile the model with "
                 "--dim NAME=MIN..MAX");
-  sayInputs(meta, sources, options);
+  if (speaks)
+    sayInputs(meta, sources, options);
 
-  Job job(options, artefact.path, meta);
+  Job job(options, artefact.path, meta, member);
   if (options.keep)
     std::fprintf(stderr, "comm-run: the job's folder is %s\n",
                  job.folder().c_str());
   job.writeInputs(sources, fills);
-  if (options.verbose)
+  if (options.verbose && member < 0)
     std::fprintf(stderr, "comm-run: starting %lld ranks of %s\n",
                  static_cast<long long>(meta.world), artefact.path.c_str());
+  else if (options.verbose)
+    std::fprintf(stderr, "comm-run: rank %lld of %d by %s, of %s\n",
+                 static_cast<long long>(member), launched->world,
+                 launched->launcher.c_str(), artefact.path.c_str());
   RunResult run = job.run();
+  if (!speaks) {
+    if (run.exitCode != ExitOk)
+      std::fprintf(stderr, "comm-run: %s\n", run.message.c_str());
+    return run.exitCode;
+  }
 
   std::vector<OutputReport> outputs;
   RankStats stats;

@@ -53,6 +53,13 @@ JobFile concord::tools::readJobFile(const std::string &path) {
     job.slots = root.value("slots", 1.0);
     job.statsFile = root.value("json", std::string());
     job.traceFile = root.value("trace", std::string());
+    if (auto gather = root.find("gather"); gather != root.end()) {
+      job.gathers = true;
+      for (const json &rank : gather->value("ranks", json::array()))
+        job.ranks.push_back({tensorFiles(rank, "outputs"),
+                             rank.value("json", std::string()),
+                             rank.value("trace", std::string())});
+    }
   } catch (const json::exception &error) {
     throw std::runtime_error(path + ": not a job file: " + error.what());
   }

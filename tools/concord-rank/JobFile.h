@@ -18,8 +18,14 @@
 //       "slots": P,                               of a program with several
 //                                                 issuers: the share of the
 //                                                 steps that use optional slots
-//       "json": F, "trace": F, "trace_steps": n}  "" or absent: not written;
+//       "json": F, "trace": F, "trace_steps": n,  "" or absent: not written;
 //                                                 n = 0: all measured steps
+//       "gather": {"ranks": [{"outputs": [..], "json": F, "trace": F}..]}}
+//
+// With "gather" the ranks share no file system: each sends what it would write
+// to rank 0, which writes it to the files of that rank in its list (element 0
+// is not used). "ranks" is empty but for rank 0. Times in traces are then
+// counted from a barrier before the first step, as clocks of hosts differ.
 //
 // Statistics: {"rank", "world", "program", "digest", "pid",
 //   "load_ns",               from the start of loading to ready
@@ -52,6 +58,12 @@ struct TensorFile {
   std::vector<int64_t> shape; ///< global, of the first step; where bounded
 };
 
+/// Where rank 0 writes what another rank sends.
+struct RankFiles {
+  std::vector<TensorFile> outputs;
+  std::string statsFile, traceFile;
+};
+
 struct JobFile {
   std::string program;
   std::vector<TensorFile> inputs, outputs;
@@ -60,6 +72,8 @@ struct JobFile {
   double slots = 1;
   uint64_t repeat = 1, warmup = 0, traceSteps = 0;
   std::string statsFile, traceFile;
+  bool gathers = false;
+  std::vector<RankFiles> ranks;
 };
 
 /// Read a job file. Throws std::runtime_error with one line for people.

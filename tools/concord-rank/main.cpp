@@ -110,11 +110,12 @@ public:
     if (phase == 1)
       event.returned = time;
   }
-  json events() const {
+  json events(int64_t zero) const {
     json all = json::array();
     for (uint64_t i = 0; i < used; ++i) {
       const Event &e = list[i];
-      all.push_back({e.step, e.site, e.begin, e.returned, e.completed});
+      all.push_back({e.step, e.site, e.begin - zero, e.returned - zero,
+                     e.completed - zero});
     }
     return all;
   }
@@ -193,7 +194,12 @@ private:
   void askForSlots(uint64_t step);
   void runIssuer(size_t number, uint64_t steps);
   void steps();
+  std::string statistics();
+  std::string traceText();
   void write();
+  void give(const void *data, uint64_t bytes);
+  std::vector<char> take(int32_t rank);
+  void gather();
 
   const JobFile &job;
   concord_context *context = nullptr;
@@ -214,7 +220,7 @@ private:
   std::atomic<bool> lastRound{false};
   std::mt19937_64 random{0}; ///< of the steps that use slots
   int32_t ownRank = -1, ranks = 1;
-  int64_t loadTime = 0;
+  int64_t loadTime = 0, zero = 0;
   bool grows = false; ///< a state's size may change from step to step
   std::vector<int64_t> begins, ends;
   long minorFaults = 0;
@@ -417,6 +423,8 @@ void Runner::steps() {
   // Under hold only what is planned is issued; loading was a meeting as well.
   if (!job.severalIssuers)
     check(concord_barrier(world, nullptr));
+  if (job.gathers)
+    zero = now();
   startIssuers();
   for (uint64_t i = 0; i < total; ++i) {
     askForSlots(i);
@@ -470,70 +478,131 @@ void Runner::steps() {
   }
 }
 
+std::string Runner::statistics() {
+  concord_program_info info{};
+  info.struct_size = sizeof info;
+  check(concord_program_info_query(program, &info));
+  Memory memory = measureMemory(ownRank, ranks);
+  json stats = {{"rank", ownRank},
+                {"world", ranks},
+                {"program", info.name},
+                {"digest", info.digest},
+                {"pid", ::getpid()},
+                {"load_ns", loadTime},
+                {"minor_faults", minorFaults},
+                {"arena_bytes", info.arena_bytes},
+                {"weight_bytes", info.weight_bytes},
+                {"rss_bytes", memory.rss},
+                {"pss_bytes", memory.pss},
+                {"heap_peers_rss_bytes", memory.peers}};
+  json &times = stats["step_ns"] = json::array();
+  for (size_t i = 0; i < begins.size(); ++i)
+    times.push_back(ends[i] - begins[i]);
+  if (job.severalIssuers) {
+    json &others = stats["issuers"] = json::object();
+    others[mainIssuer] = job.warmup + job.repeat;
+    for (const Issuer &issuer : issuers)
+      others[issuer.name] = issuer.steps;
+  }
+  return stats.dump() + "\n";
+}
+
+std::string Runner::traceText() {
+  const char *planText = nullptr;
+  check(concord_program_plan_json(program, &planText));
+  json root = {{"rank", ownRank}, {"world", ranks}};
+  json &sites = root["sites"] = json::array();
+  json plan = json::parse(planText);
+  for (const json &each : plan["programs"]) {
+    const json &members = each["ranks"];
+    bool mine = members.empty();
+    for (const json &member : members)
+      mine |= member == ownRank;
+    if (!mine || (job.severalIssuers && each["name"] != mainIssuer))
+      continue;
+    for (const json &issue : each["issues"])
+      sites.push_back({{"site", issue["site"]},
+                       {"kind", issue["kind"]},
+                       {"domain", issue["domain"]},
+                       {"lane", issue["lane"]},
+                       {"location", issue["location"]}});
+    break;
+  }
+  json &list = root["steps"] = json::array();
+  for (size_t i = 0; i < begins.size(); ++i)
+    list.push_back({begins[i] - zero, ends[i] - zero});
+  root["events"] = trace.events(zero);
+  return root.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
 void Runner::write() {
+  if (job.gathers && ownRank != 0)
+    return gather();
   for (const TensorFile &output : job.outputs) {
     Place place = find(false, output.name);
     void *data = nullptr;
     check(concord_program_output_data(place.program, place.index, &data));
     writeWhole(output.file, data, entry(false, place).local_bytes);
   }
-  concord_program_info info{};
-  info.struct_size = sizeof info;
-  check(concord_program_info_query(program, &info));
-  if (!job.statsFile.empty()) {
-    Memory memory = measureMemory(ownRank, ranks);
-    json stats = {{"rank", ownRank},
-                  {"world", ranks},
-                  {"program", info.name},
-                  {"digest", info.digest},
-                  {"pid", ::getpid()},
-                  {"load_ns", loadTime},
-                  {"minor_faults", minorFaults},
-                  {"arena_bytes", info.arena_bytes},
-                  {"weight_bytes", info.weight_bytes},
-                  {"rss_bytes", memory.rss},
-                  {"pss_bytes", memory.pss},
-                  {"heap_peers_rss_bytes", memory.peers}};
-    json &times = stats["step_ns"] = json::array();
-    for (size_t i = 0; i < begins.size(); ++i)
-      times.push_back(ends[i] - begins[i]);
-    if (job.severalIssuers) {
-      json &others = stats["issuers"] = json::object();
-      others[mainIssuer] = job.warmup + job.repeat;
-      for (const Issuer &issuer : issuers)
-        others[issuer.name] = issuer.steps;
+  auto writeText = [](const std::string &file, const std::string &text) {
+    writeWhole(file, text.data(), text.size());
+  };
+  if (!job.statsFile.empty())
+    writeText(job.statsFile, statistics());
+  if (!job.traceFile.empty())
+    writeText(job.traceFile, traceText());
+  if (job.gathers)
+    gather();
+}
+
+void Runner::give(const void *data, uint64_t bytes) {
+  check(concord_send(world, &bytes, 1, CONCORD_DTYPE_U64, 0, nullptr));
+  if (bytes)
+    check(concord_send(world, data, bytes, CONCORD_DTYPE_U8, 0, nullptr));
+}
+
+std::vector<char> Runner::take(int32_t rank) {
+  uint64_t bytes = 0;
+  check(concord_recv(world, &bytes, 1, CONCORD_DTYPE_U64, rank, nullptr));
+  std::vector<char> data(bytes);
+  if (bytes)
+    check(concord_recv(world, data.data(), bytes, CONCORD_DTYPE_U8, rank,
+                       nullptr));
+  return data;
+}
+
+/// To rank 0, in the order in which it has the files: outputs, statistics,
+/// trace.
+void Runner::gather() {
+  if (ownRank != 0) {
+    for (const TensorFile &output : job.outputs) {
+      Place place = find(false, output.name);
+      void *data = nullptr;
+      check(concord_program_output_data(place.program, place.index, &data));
+      give(data, entry(false, place).local_bytes);
     }
-    std::string text = stats.dump() + "\n";
-    writeWhole(job.statsFile, text.data(), text.size());
+    auto giveText = [&](const std::string &text) {
+      give(text.data(), text.size());
+    };
+    if (!job.statsFile.empty())
+      giveText(statistics());
+    if (!job.traceFile.empty())
+      giveText(traceText());
+    return;
   }
-  if (!job.traceFile.empty()) {
-    const char *planText = nullptr;
-    check(concord_program_plan_json(program, &planText));
-    json root = {{"rank", ownRank}, {"world", ranks}};
-    json &sites = root["sites"] = json::array();
-    json plan = json::parse(planText);
-    for (const json &each : plan["programs"]) {
-      const json &members = each["ranks"];
-      bool mine = members.empty();
-      for (const json &member : members)
-        mine |= member == ownRank;
-      if (!mine || (job.severalIssuers && each["name"] != mainIssuer))
-        continue;
-      for (const json &issue : each["issues"])
-        sites.push_back({{"site", issue["site"]},
-                         {"kind", issue["kind"]},
-                         {"domain", issue["domain"]},
-                         {"lane", issue["lane"]},
-                         {"location", issue["location"]}});
-      break;
-    }
-    json &list = root["steps"] = json::array();
-    for (size_t i = 0; i < begins.size(); ++i)
-      list.push_back({begins[i], ends[i]});
-    root["events"] = trace.events();
-    std::string text =
-        root.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-    writeWhole(job.traceFile, text.data(), text.size());
+  for (int32_t rank = 1; rank < ranks && size_t(rank) < job.ranks.size();
+       ++rank) {
+    auto receive = [&](const std::string &file) {
+      std::vector<char> data = take(rank);
+      writeWhole(file, data.data(), data.size());
+    };
+    const RankFiles &files = job.ranks[size_t(rank)];
+    for (const TensorFile &output : files.outputs)
+      receive(output.file);
+    if (!files.statsFile.empty())
+      receive(files.statsFile);
+    if (!files.traceFile.empty())
+      receive(files.traceFile);
   }
 }
 
