@@ -455,8 +455,9 @@ Artefact obtainArtefact(const Options &options) {
       return false;
     artefact.cached = true;
     fs::last_write_time(entry, fs::file_time_type::clock::now(), error);
-    std::fprintf(stderr, "comm-run: compiling %s (cached)\n",
-                 options.program.c_str());
+    if (!options.quiet)
+      std::fprintf(stderr, "comm-run: compiling %s (cached)\n",
+                   options.program.c_str());
     return true;
   };
   auto compileInto = [&](const ScratchDir &made) {

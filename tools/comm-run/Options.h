@@ -48,6 +48,7 @@ struct Options {
   double slots = 1; ///< share of the steps that ask for optional slots
   std::string traceFile, jsonFile;
   bool keep = false, verbose = false, noCache = false;
+  bool quiet = false; ///< another process of the job says what is done
 
   /// Set when there is nothing to run: text to print before leaving with 0.
   bool answered = false;

@@ -162,6 +162,7 @@ int runProgram(Options options) {
   int64_t member = launched ? launched->rank : -1;
   // One of them speaks for all.
   bool speaks = member <= 0;
+  options.quiet = !speaks;
   if (launched && options.ranks == 0 &&
       classify(options.program).kind != Source::Kind::Artefact)
     options.ranks = launched->world;
