@@ -163,6 +163,12 @@ int runProgram(Options options) {
   // One of them speaks for all.
   bool speaks = member <= 0;
   options.quiet = !speaks;
+  if (int64_t mesh = launched ? meshSize(options) : 0;
+      mesh && mesh != launched->world)
+    throw Error("the mesh on the command line has " + std::to_string(mesh) +
+                (mesh == 1 ? " rank" : " ranks") + ", but " +
+                launched->launcher + " started " +
+                std::to_string(launched->world));
   if (launched && options.ranks == 0 &&
       classify(options.program).kind != Source::Kind::Artefact)
     options.ranks = launched->world;
@@ -174,6 +180,12 @@ int runProgram(Options options) {
         options.program + ": compiled for " + std::to_string(meta.world) +
         (meta.world == 1 ? " rank" : " ranks") + ", but " + launched->launcher +
         " started " + std::to_string(launched->world));
+  if (launched && meta.gate == "hold")
+    throw Error(options.program +
+                ": has several issuers on a rank, which only comm-run itself "
+                "starts (gate mode hold issues nothing that is not planned, so "
+                "outputs could not be gathered); run it without " +
+                launched->launcher);
   std::vector<InputSources> sources = resolveInputs(options, meta);
   std::vector<Entry> fills;
   if (std::string sizes = chooseSizes(options, sources, meta, fills);

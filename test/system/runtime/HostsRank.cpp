@@ -18,11 +18,14 @@
 //   mismatch     ranks of different hosts issue different things
 //   death RANK   that rank kills itself; the others must be told who it was
 //   abort, revoke, early   what the names say
+//   lost         exchanges until the other host is gone
+//   fused        a kernel that reads its peers' memory is refused
 //   table        prints the hosts of all ranks
 //
 //===----------------------------------------------------------------------===//
 
 #include "concord/concord.h"
+#include "concord/kernel.h"
 
 #include <algorithm>
 #include <cmath>
@@ -708,6 +711,35 @@ void early() {
   std::fprintf(stderr, "rank %d was told: %s\n", me, text.c_str());
 }
 
+/// Until somebody pulls the plug.
+void lost() {
+  std::vector<float> in(1000), out(1000);
+  double began = seconds();
+  int32_t status = CONCORD_OK;
+  while (status == CONCORD_OK && seconds() < began + 60)
+    status =
+        concord_all_reduce(world, in.data(), out.data(), in.size(),
+                           CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM, nullptr);
+  expect(status, CONCORD_ERROR_PEER_DIED, "died");
+}
+
+void fused() {
+  std::string text =
+      "fused_reduce cols=64 dtype=f32 members=" + std::to_string(ranks) +
+      " norm=none rows=8";
+  concord_kernel *kernel = nullptr;
+  concord_kernel_info info{};
+  info.struct_size = sizeof info;
+  if (concord_kernel_create(text.c_str(), &kernel, &info) != CONCORD_OK)
+    wrong(std::string("no kernel: ") + concord_kernel_last_error());
+  concord_buffer buffer{};
+  expect(concord_fused(world, kernel, &buffer, 1), CONCORD_ERROR_NOT_SUPPORTED,
+         "keep the group within a host");
+  concord_kernel_destroy(kernel);
+  // Nothing is broken by it.
+  check(concord_barrier(world, nullptr), "barrier");
+}
+
 void printTable() {
   std::vector<concord_rank_entry> table(static_cast<size_t>(ranks));
   for (concord_rank_entry &entry : table)
@@ -752,6 +784,10 @@ int main(int argc, char **argv) {
     revoke();
   else if (what == "early")
     early();
+  else if (what == "lost")
+    lost();
+  else if (what == "fused")
+    fused();
   else if (what == "table")
     printTable();
   else

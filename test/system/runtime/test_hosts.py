@@ -4,6 +4,7 @@
 (CONCORD_HOST_ID): all but the network is as between machines. ./run test hosts
 does the same over a network."""
 
+import json
 import os
 import re
 import shutil
@@ -68,11 +69,12 @@ def test_uneven_hosts(library):
     assert result.returncode == 0 and "messages: ok" in result.stdout, result.stdout
 
 
-@pytest.mark.parametrize("what", ["mismatch", "revoke", "early"])
-def test_all_are_told(library, what):
+@pytest.mark.parametrize("what, told", [("mismatch", 4), ("revoke", 3), ("early", 3),
+                                        ("fused", 4)])
+def test_all_are_told(library, what, told):
     result = mpirun(library, RANK, what)
     assert result.returncode == 0, result.stdout
-    assert result.stdout.count("was told") == {"mismatch": 4, "revoke": 3, "early": 3}[what]
+    assert result.stdout.count("was told") == told, result.stdout
 
 
 def test_abort_reaches_the_other_host(library):
@@ -132,3 +134,76 @@ def test_torchrun_has_no_transport():
     assert result.returncode == 3
     assert "torchrun started 2 ranks on several hosts" in result.stderr
     assert "start the ranks with mpirun" in result.stderr
+
+
+#===----------------------------------------------------------------------===#
+# comm-run, once per rank
+#===----------------------------------------------------------------------===#
+
+COMM_RUN = os.path.join(BUILD, "bin", "comm-run")
+MODELS = os.path.join(ROOT, "test", "models")
+needs_compiler = pytest.mark.skipif(
+    not os.path.exists(os.path.join(BUILD, "bin", "comm-opt")),
+    reason="comm-opt is not built")
+
+
+def alone(*arguments, **env):
+    result = subprocess.run([COMM_RUN, *arguments], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, timeout=240,
+                            check=False, env={**os.environ, **env})
+    assert result.returncode == 0, result.stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize("mesh", [["--dp", "2", "--tp", "2"], ["--tp", "4"]])
+def test_a_model_across_hosts_equals_one_rank(library, mesh, tmp_path):
+    """dp between hosts and tp within, where fused kernels may stay; and tp over
+    all, without them."""
+    model = os.path.join(MODELS, "bert_tiny.onnx")
+    sizes = ["--dim", "batch=4", "--dim", "seq=16"]
+    env = {"CONCORD_CACHE_DIR": str(tmp_path / "cache")}
+    alone(model, "-n", "1", *sizes, "--output-dir", str(tmp_path / "one"), **env)
+    more = [] if "--dp" in mesh else ["--comm-pipeline=fuse=false"]
+    result = mpirun(library, COMM_RUN, model, *mesh, *more, *sizes, "--expect",
+                    str(tmp_path / "one"), "--output-dir", str(tmp_path / "four"),
+                    "--repeat", "2", "--trace", str(tmp_path / "trace.json"), "--json",
+                    str(tmp_path / "report.json"), **env)
+    assert result.returncode == 0, result.stdout
+    assert result.stdout.count("ok: max abs err") == 2, result.stdout
+    # One of four speaks.
+    assert result.stdout.count("output last_hidden_state") == 1
+    with open(tmp_path / "report.json", encoding="utf-8") as stream:
+        report = json.load(stream)
+    assert report["world"] == 4 and len(report["ranks"]) == 4
+    with open(tmp_path / "trace.json", encoding="utf-8") as stream:
+        pids = {event["pid"] for event in json.load(stream)["traceEvents"]}
+    assert pids == {0, 1, 2, 3}
+
+
+@needs_compiler
+def test_a_model_on_one_host_by_mpirun(library, tmp_path):
+    """Without CONCORD_HOST_ID mpirun's ranks share memory, and no MPI is used."""
+    model = os.path.join(MODELS, "mlp_tiny.onnx")
+    env = {"CONCORD_CACHE_DIR": str(tmp_path / "cache")}
+    alone(model, "-n", "1", "--dim", "batch=8", "--output-dir", str(tmp_path / "one"),
+          **env)
+    arguments = [f"mpirun.{library}"]
+    if library == "openmpi":
+        arguments += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    result = subprocess.run(
+        arguments + ["-n", "2", COMM_RUN, model, "--dim", "batch=8", "--expect",
+                     str(tmp_path / "one")],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
+        check=False, env={**os.environ, **env})
+    assert result.returncode == 0, result.stdout
+    assert "ok: max abs err" in result.stdout
+
+
+@needs_compiler
+def test_wrong_numbers_of_ranks_are_named(tmp_path):
+    if not has("openmpi"):
+        pytest.skip("Open MPI is not installed")
+    result = mpirun("openmpi", COMM_RUN, os.path.join(MODELS, "mlp_tiny.onnx"), "--tp",
+                    "2", CONCORD_CACHE_DIR=str(tmp_path / "cache"))
+    assert result.returncode != 0
+    assert "the mesh on the command line has 2 ranks, but openmpi started 4" in result.stdout

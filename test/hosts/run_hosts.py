@@ -1,0 +1,265 @@
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Ranks on two hosts with a link of known rate between them: ./run test hosts.
+
+The hosts are network namespaces (netns.sh), two ranks on each, started by mpirun of
+Open MPI and of MPICH across them. Root only. Ends with "N passed, N failed, N
+skipped"; leaves no namespace and no process behind.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+NETNS = os.path.join(ROOT, "test", "hosts", "netns.sh")
+BUILD = os.path.join(ROOT, "build")
+BIN = os.path.join(BUILD, "bin")
+RANK = os.path.join(BIN, "unit", "hosts-rank")
+MODEL = os.path.join(ROOT, "test", "models", "bert_tiny.onnx")
+NAME = f"cch{os.getpid() % 100000}"
+RATE = "1gbit"
+RANKS = 4
+
+
+class Failed(Exception):
+    """What was wrong, in words."""
+
+
+def call(*command, timeout=300, **env):
+    """Run; (exit status, output)."""
+    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, timeout=timeout, check=False, cwd=ROOT,
+                             env={**os.environ, **env})
+    return process.returncode, process.stdout
+
+
+def mpirun(library, *command, timeout=180, **env):
+    """The command on all ranks, two per host."""
+    return call(NETNS, "mpirun", library, NAME, str(RANKS), *command, timeout=timeout,
+                **env)
+
+
+def need(condition, output):
+    if not condition:
+        raise Failed(output)
+
+
+def sent(side):
+    """Bytes that a host has sent over the link, as its shaper has counted them."""
+    _, text = call("ip", "netns", "exec", f"{NAME}-{side}", "tc", "-s", "qdisc", "show",
+                   "dev", f"{NAME}-{side}")
+    return int(re.search(r"qdisc tbf.*?Sent (\d+) bytes", text, re.S)[1])
+
+
+def hosts_are_found(library):
+    """Every rank is on the host that it is on."""
+    status, output = mpirun(library, RANK, "table")
+    need(status == 0, output)
+    for rank in range(RANKS):
+        need(f"rank {rank} on {NAME}-{'ab'[rank // 2]}" in output, output)
+
+
+def ranks_check(*arguments):
+    """hosts-rank WHAT compares with a computed reference."""
+    def check(library):
+        before = sent("a")
+        status, output = mpirun(library, RANK, *arguments)
+        need(status == 0 and f"{arguments[0]}: ok" in output, output)
+        # Over the link, and not behind its back.
+        moved = sent("a") - before
+        need(moved > 10_000, f"only {moved} bytes went over the link\n{output}")
+    return check
+
+
+def told(what, count):
+    """Every rank that can know is told what happened, in time."""
+    def check(library):
+        status, output = mpirun(library, RANK, what, timeout=60)
+        need(status == 0 and output.count("was told") == count, output)
+    return check
+
+
+def death(victim):
+    """The job ends at once, and the dead rank is named: by the survivors whom
+    mpirun lets speak, or by mpirun."""
+    def check(library):
+        begin = time.monotonic()
+        status, output = mpirun(library, RANK, "death", str(victim), timeout=60)
+        took = time.monotonic() - begin
+        need(status != 0 and took < 30, f"after {took:.1f} s:\n{output}")
+        host = f"{NAME}-{'ab'[victim // 2]}"
+        named = (f"rank {victim} (pid" in output
+                 or f"connection to rank {victim} on host {host}" in output
+                 or f"process rank {victim} " in output)
+        need(named or library == "mpich" and "Killed (signal 9)" in output, output)
+    return check
+
+
+def survivors(library):
+    """Where mpirun lets them, the others go on without the dead one."""
+    if library != "openmpi":
+        return "its mpirun ends all ranks"
+    status, output = mpirun(library, RANK, "death", "3", timeout=60, HOSTS_SHRINK="1",
+                            MPIRUN_MORE="--enable-recovery")
+    need(output.count("goes on with 3") == 3, f"{status}: {output}")
+    return None
+
+
+def host_is_lost(library):
+    """The link goes down: no connection ends, and still each side is told."""
+    if library != "openmpi":
+        return "one library is enough"
+    process = subprocess.Popen(
+        [NETNS, "mpirun", library, NAME, str(RANKS), RANK, "lost"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
+        env={**os.environ, "CONCORD_HOST_TIMEOUT": "3"})
+    try:
+        time.sleep(4)
+        call("ip", "-n", f"{NAME}-b", "link", "set", f"{NAME}-b", "down")
+        output, _ = process.communicate(timeout=60)
+    finally:
+        call("ip", "-n", f"{NAME}-b", "link", "set", f"{NAME}-b", "up")
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=30)
+    need("CONCORD_ERROR_PEER_DIED" in output and f"on host {NAME}-b" in output, output)
+    return None
+
+
+def model(mesh, *more):
+    """A compiled transformer equals one rank."""
+    def check(library):
+        if not os.path.exists(os.path.join(BIN, "comm-opt")):
+            return "comm-opt is not built"
+        sizes = ["--dim", "batch=4", "--dim", "seq=32"]
+        with tempfile.TemporaryDirectory(prefix="concord-hosts-") as folder:
+            env = {"CONCORD_CACHE_DIR": os.path.join(folder, "cache")}
+            run = os.path.join(BIN, "comm-run")
+            status, output = call(run, MODEL, "-n", "1", *sizes, "--output-dir",
+                                  os.path.join(folder, "one"), **env)
+            need(status == 0, output)
+            report = os.path.join(folder, "report.json")
+            status, output = mpirun(library, run, MODEL, *mesh, *more, *sizes, "--expect",
+                                    os.path.join(folder, "one"), "--repeat", "3",
+                                    "--json", report, **env)
+            need(status == 0 and output.count("ok: max abs err") == 2, output)
+            with open(report, encoding="utf-8") as stream:
+                need(len(json.load(stream)["ranks"]) == RANKS, output)
+        return None
+    return check
+
+
+def bench(library):
+    """comm-bench across the hosts: checked results, and no more than the link."""
+    with tempfile.TemporaryDirectory(prefix="concord-hosts-") as folder:
+        rows = os.path.join(folder, "rows.json")
+        status, output = mpirun(library, os.path.join(BIN, "comm-bench"), "all_reduce",
+                                "-b", "8", "-e", "4M", "-f", "64", "--iters", "5", "-J",
+                                rows)
+        need(status == 0, output)
+        with open(rows, encoding="utf-8") as stream:
+            rows = json.load(stream)["rows"]
+        need(len(rows) >= 3 and all(row["wrong"] == 0 for row in rows), output)
+        # Each host sends S in both phases together, so the bandwidth of the
+        # algorithm is at most half of the link's 0.125 GB/s; the shaper's burst
+        # gives a little more.
+        last = rows[-1]
+        need(last["ranks"] == RANKS and last["algbw"] < 0.125, json.dumps(last))
+        print("   ", f"{last['bytes']} B: {last['time_us'] / 1e3:.1f} ms,",
+              f"algbw {last['algbw']:.3f} GB/s, of {RATE}")
+    return None
+
+
+CHECKS = [
+    ("the hosts are found", hosts_are_found),
+    ("all collectives, types, sizes", ranks_check("collectives", "quick")),
+    ("bits of a sum in rank order", ranks_check("bits")),
+    ("send, recv, batches", ranks_check("messages")),
+    ("splits, groups, priorities, streams", ranks_check("comms")),
+    ("mismatch is told on both hosts", told("mismatch", 4)),
+    ("revoke", told("revoke", 3)),
+    ("a rank leaves early", told("early", 3)),
+    ("a rank of the first host is killed", death(0)),
+    ("a rank of the second host is killed", death(3)),
+    ("survivors go on", survivors),
+    ("the link goes down", host_is_lost),
+    ("a model, dp between hosts, tp within", model(["--dp", "2", "--tp", "2"])),
+    ("a model, tp over all", model(["--tp", "4"], "--comm-pipeline=fuse=false")),
+    ("comm-bench", bench),
+]
+
+
+def leftovers():
+    """What must not be there afterwards."""
+    _, spaces = call("ip", "netns", "list")
+    found = [line for line in spaces.splitlines() if line.startswith(NAME)]
+    _, processes = call("ps", "-eo", "pid,args")
+    found += [line.strip() for line in processes.splitlines()
+              if NAME in line and "run_hosts.py" not in line]
+    return found
+
+
+def main(only):
+    if os.geteuid() != 0:
+        print("run: test hosts makes network namespaces, which needs root: sudo ./run "
+              "test hosts", file=sys.stderr)
+        return 2
+    libraries = []
+    for library in ("openmpi", "mpich"):
+        if (shutil.which(f"mpirun.{library}") and os.path.exists(
+                os.path.join(BUILD, "lib", f"libconcord_mpi_{library}.so"))):
+            libraries.append(library)
+    passed = failed = skipped = 0
+    if not libraries:
+        print("no MPI library with Concord's module is there")
+        failed = 1
+    try:
+        status, output = call(NETNS, "up", NAME, RATE)
+        if status != 0:
+            print(output, end="")
+            print("the namespaces cannot be made here: the kernel needs network "
+                  "namespaces, veth and tbf")
+            failed += 1
+            libraries = []
+        for library in libraries:
+            for what, check in CHECKS:
+                if only and not any(word in what for word in only):
+                    continue
+                begin = time.monotonic()
+                try:
+                    reason = check(library)
+                except (Failed, subprocess.TimeoutExpired, OSError, KeyError,
+                        ValueError) as error:
+                    print(f"{library}: {what}: FAILED\n{error}", flush=True)
+                    output = getattr(error, "output", None)
+                    if output:
+                        print(output if isinstance(output, str) else output.decode())
+                    failed += 1
+                    continue
+                if reason:
+                    print(f"{library}: {what}: skipped, {reason}", flush=True)
+                    skipped += 1
+                else:
+                    print(f"{library}: {what}: ok ({time.monotonic() - begin:.1f} s)",
+                          flush=True)
+                    passed += 1
+    finally:
+        call(NETNS, "down", NAME)
+    left = leftovers()
+    if left:
+        print("left behind:", *left, sep="\n  ")
+        failed += 1
+    else:
+        passed += 1
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
