@@ -443,10 +443,25 @@ TEST(Readers, SurviveRandomDamage) {
     ASSERT_TRUE(readFlightRecorder(pickle, "d", 0, job, error)) << error;
     ASSERT_EQ(job.ranks.at(0).issues.size(), 1u);
   }
-  for (int i = 0; i < 4000; ++i) {
+  const std::string stacks[] = {
+      "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a.py\", "
+      "line 3, in f\n[rank1]: ValueError: x\n",
+      "Process 3: python a.py --rank 2\nThread 3 (idle): \"MainThread\"\n    "
+      "Queue.get (queue.py:171)\n        Locals:\n",
+      "Current thread 0x1 (most recent call first):\n  File \"a.py\", line 9 "
+      "in "
+      "f\nCurrent thread's C stack trace (most recent call first):\n  Binary "
+      "file \"x.so\", at f+0x1 [0x2]\n",
+      "* thread #1, name = 'x'\n  * frame #0: 0x1 a`std::f<int (*)()>(x) + 4 "
+      "at "
+      "b.c:1:2\n#1 0x2 in operator< (a=1) from x.so\n[n:1] [ 0] "
+      "l(f+0x1)[0x2]\n",
+      R"([{"thread_id":1,"thread_name":"MainThread","frames":[{"name":"f",)"
+      R"("filename":"a.py","line":1}]}])"};
+  for (int i = 0; i < 6000; ++i) {
     std::string text = i % 4 == 0   ? dump
                        : i % 4 == 1 ? table
-                       : i % 4 == 2 ? log
+                       : i % 4 == 2 ? (i % 8 == 2 ? log : stacks[i / 8 % 5])
                                     : pickle;
     for (int k = 1 + rng() % 4; k > 0 && !text.empty(); --k) {
       size_t at = rng() % text.size();
@@ -471,6 +486,7 @@ TEST(Readers, SurviveRandomDamage) {
     else if (i % 4 == 2) {
       readHcclLogs({{"plog-1.log", text}}, job);
       readStack(text, "s", 0, job);
+      detect(text, "s");
     } else
       readFlightRecorder(text, "d", 0, job, error);
     diagnose(job);
