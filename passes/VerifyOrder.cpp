@@ -14,6 +14,7 @@
 #include "comm/Comm.h"
 #include "common/PlanBuilder.h"
 #include "concord/order/Certificate.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace concord {
 #define GEN_PASS_DEF_COMMVERIFYORDER
@@ -24,6 +25,33 @@ using namespace mlir;
 using namespace concord;
 
 namespace {
+
+/// What a call of a device library may wait for, by its name; "" for others.
+StringRef hazardOf(StringRef callee) {
+  auto has = [&](StringRef part) { return callee.contains(part); };
+  bool device =
+      llvm::any_of(ArrayRef<StringRef>{"cuda", "hip", "aclrt", "rt", "cu"},
+                   [&](StringRef prefix) {
+                     return callee.starts_with(prefix) &&
+                            callee.size() > prefix.size() &&
+                            llvm::isUpper(callee[prefix.size()]);
+                   });
+  if (has("CommInit") || has("CommSplit") || has("CommDestroy") ||
+      has("CommFinalize") || has("CreateSubComm") || has("MPI_Comm_"))
+    return "creates or ends a communicator, in which every member takes part; "
+           "create them before the first issue";
+  if (!device)
+    return "";
+  if (has("Synchronize"))
+    return "waits for what was issued, while peers may wait for what comes "
+           "after it; take it out of the region";
+  if (has("Malloc") || has("MemAlloc") || has("Free"))
+    return "may wait for the device; reserve the memory before the first issue";
+  if (has("ModuleLoad") || has("LibraryLoad"))
+    return "loads code, which may wait for the device; load it before the "
+           "first issue";
+  return "";
+}
 
 struct VerifyOrder : public concord::impl::CommVerifyOrderBase<VerifyOrder> {
   using CommVerifyOrderBase::CommVerifyOrderBase;
@@ -50,8 +78,52 @@ struct VerifyOrder : public concord::impl::CommVerifyOrderBase<VerifyOrder> {
       diagnostic.attachNote(where) << "cure: " << finding.cure;
   }
 
+  /// What the order alone cannot show: calls between the issues that may wait
+  /// for them, and domains that mix captured and single issues.
+  void warn(func::FuncOp function) {
+    SmallVector<Operation *> calls;
+    llvm::StringMap<std::pair<Operation *, bool>> captured;
+    bool issued = false;
+    function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (auto call = dyn_cast<func::CallOp>(op)) {
+        if (issued && !hazardOf(call.getCallee()).empty())
+          calls.push_back(op);
+        return;
+      }
+      auto issue = dyn_cast<comm::CollectiveOpInterface>(op);
+      if (!issue)
+        return;
+      // Only what stands between two issues is told.
+      for (Operation *each : calls) {
+        StringRef callee = cast<func::CallOp>(each).getCallee();
+        each->emitWarning()
+            << "'" << callee << "' between communication issues "
+            << hazardOf(callee);
+      }
+      calls.clear();
+      issued = true;
+      FlatSymbolRefAttr domain = issue.getCollectiveDomain();
+      if (!domain) // a group: its members tell
+        return;
+      bool single = !op->hasAttr("captured");
+      auto [entry, fresh] = captured.try_emplace(domain.getValue(), op, single);
+      if (fresh || entry->second.second == single || !entry->second.first)
+        return;
+      InFlightDiagnostic diagnostic =
+          op->emitWarning()
+          << "domain @" << domain.getValue()
+          << " mixes captured and single issues; capture all of a domain's or "
+             "none";
+      diagnostic.attachNote(entry->second.first->getLoc())
+          << (single ? "captured here" : "not captured here");
+      entry->second.first = nullptr; // once a domain
+    });
+  }
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    for (func::FuncOp function : entryFunctions(module))
+      warn(function);
     FailureOr<plan::Plan> plan = buildPlan(module, /*buffers=*/false);
     if (failed(plan))
       return signalPassFailure();
