@@ -87,13 +87,13 @@ void hostilePeer(const uint8_t *data, size_t size) {
     std::memcpy(target, data + 3, std::min(size - 3, most));
   };
   // The victim's next operation; what it compares is right, all else is not.
+  const uint64_t next = own.sequence + 1;
   std::thread hostile([&] {
     Member &member = theirs.block.members[1];
-    uint64_t next = own.sequence + 1;
-    Slot &mine = own.block.members[0].slots[next & 1];
+    Slot &mine = own.block.members[0].slot(next);
     for (int i = 0; i < 2000 && mine.sequence.load() < next; ++i)
       ::usleep(5);
-    Slot &slot = member.slots[next & 1];
+    Slot &slot = member.slot(next);
     put(slot.payload, sizeof slot.payload);
     slot.fingerprint =
         choice & 64 ? mine.fingerprint ^ data[2] : mine.fingerprint;

@@ -18,6 +18,7 @@
 #include "heap/Segment.h"
 #include "topology/RankTable.h"
 
+#include <atomic>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -246,7 +247,7 @@ TEST_F(LeaderTest, StrangersAreTurnedAwayAndTheRanksStillMeet) {
     if (i % 50 == 49)
       leader.serve(0);
   }
-  int memory = -1;
+  std::atomic<int> memory = -1;
   std::thread rank([&] { memory = joinLeader(key, 1, 3, 20); });
   for (int i = 0; i < 1000 && memory < 0; ++i)
     leader.serve(10);
