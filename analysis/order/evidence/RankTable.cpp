@@ -138,23 +138,15 @@ void checkRows(const std::vector<Row> &rows, Checker &c) {
   }
 }
 
-} // namespace
-
-bool readRankTable(std::string_view text, const std::string &path, Job &job,
-                   std::string &error) {
-  Document doc;
-  if (!doc.parseJson(text, {}, error))
-    return false;
-  const Node *root = doc.at(doc.root);
-  const Node *servers = doc.member(root, "server_list"),
-             *ranks = doc.member(root, "rank_list");
-  if (!servers && !ranks) {
-    error = "neither server_list nor rank_list";
-    return false;
-  }
-  job.haveRankTable = true;
+/// One table: a file's, or that of one group in a file of several.
+void readTable(const Document &doc, const Node *root, const Node *servers,
+               const Node *ranks, std::string version, std::string status,
+               const std::string &path, Job &job) {
   Checker c{job, path};
-  std::string version = textOf(doc.member(root, "version"));
+  if (const Node *own = doc.member(root, "version"))
+    version = textOf(own);
+  if (const Node *own = doc.member(root, "status"))
+    status = textOf(own);
   std::vector<Row> rows;
   if (ranks) {
     if (version != "2.0")
@@ -198,7 +190,6 @@ bool readRankTable(std::string_view text, const std::string &path, Job &job,
                   std::to_string(have),
               "the library waits for servers that are not listed",
               "make the count agree");
-    std::string status = textOf(doc.member(root, "status"));
     if (!status.empty() && status != "completed")
       c.fault("table-not-complete", "status is '" + status + "'",
               "the table was read before its generator had finished",
@@ -249,6 +240,44 @@ bool readRankTable(std::string_view text, const std::string &path, Job &job,
   checkRows(rows, c);
   job.notes.push_back(path + ": rank table " + version + ", " +
                       std::to_string(rows.size()) + " ranks");
+}
+
+} // namespace
+
+bool readRankTable(std::string_view text, const std::string &path, Job &job,
+                   std::string &error) {
+  Document doc;
+  if (!doc.parseJson(text, {}, error))
+    return false;
+  const Node *root = doc.at(doc.root);
+  const Node *servers = doc.member(root, "server_list"),
+             *ranks = doc.member(root, "rank_list"),
+             *groups = doc.member(root, "server_group_list");
+  if (servers || ranks) {
+    job.haveRankTable = true;
+    readTable(doc, root, servers, ranks, "", "", path, job);
+    return true;
+  }
+  // Of a serving cluster: one table per group of servers (prefill, decode),
+  // each numbered from 0, in one file.
+  bool any = false;
+  for (const Node *group = doc.first(groups); group; group = doc.next(group)) {
+    const Node *own = doc.member(group, "server_list");
+    // A group that has no devices yet, or none at all (its coordinator).
+    if (!own || !doc.first(own) ||
+        !doc.first(doc.member(doc.first(own), "device")))
+      continue;
+    any = true;
+    readTable(doc, group, own, nullptr, textOf(doc.member(root, "version")),
+              textOf(doc.member(root, "status")),
+              path + ", group " + textOf(doc.member(group, "group_id")), job);
+  }
+  if (!any) {
+    error = groups ? "no group of server_group_list has devices"
+                   : "neither server_list nor rank_list";
+    return false;
+  }
+  job.haveRankTable = true;
   return true;
 }
 

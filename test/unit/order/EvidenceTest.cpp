@@ -406,6 +406,35 @@ TEST(Stacks, AloneTheyNameTheOddOneOut) {
   EXPECT_TRUE(d.fault());
 }
 
+TEST(RankTables, OneTablePerGroup) {
+  auto group = [](const char *id, const char *ranks) {
+    return std::string(R"({"group_id":")") + id +
+           R"(","server_count":"1","server_list":[{"server_id":"s)" + id +
+           R"(","device":[)" + ranks + "]}]}";
+  };
+  auto device = [](const char *rank, const char *ip) {
+    return std::string(R"({"device_id":")") + rank + R"(","device_ip":")" + ip +
+           R"(","rank_id":")" + rank + R"("})";
+  };
+  auto table = [&](const std::string &second) {
+    return R"({"version":"1.0","status":"completed","server_group_list":[)" +
+           group("0", device("0", "10.0.0.1").c_str()) + "," +
+           group("1", second.c_str()) + "," + group("2", "") + "]}";
+  };
+  // Each group counts from 0; an address may come again in another group.
+  std::string error, good = table(device("0", "10.0.0.1"));
+  EXPECT_EQ(detect(good, "t.json"), Format::RankTable);
+  Job job;
+  ASSERT_TRUE(readRankTable(good, "t.json", job, error)) << error;
+  EXPECT_TRUE(job.tableFindings.empty());
+  Job bad;
+  ASSERT_TRUE(
+      readRankTable(table(device("1", "10.0.0.1")), "t.json", bad, error));
+  ASSERT_EQ(bad.tableFindings.size(), 1u);
+  EXPECT_EQ(bad.tableFindings[0].id, "rank-ids-not-dense");
+  EXPECT_NE(bad.tableFindings[0].title.find("group 1"), std::string::npos);
+}
+
 TEST(Names, RankOfPath) {
   EXPECT_EQ(rankOfPath("a/nccl_trace_rank_12"), 12);
   EXPECT_EQ(rankOfPath("x/dump_3.json"), 3);
