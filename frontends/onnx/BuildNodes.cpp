@@ -17,6 +17,7 @@
 #include "Infer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <queue>
 
@@ -106,6 +107,49 @@ const char *reasonUnsupported(const std::string &domain,
     return "onnxruntime's fused operators are not supported; export without "
            "them, or save the optimised model at ORT_ENABLE_BASIC";
   return nullptr;
+}
+
+/// Whether a Gather or GatherND takes every element once, in order, by indices
+/// that are known: exporters look up a mask by [batch, position] that way. It
+/// is a Reshape, which can be split by sequences and positions, as a lookup
+/// cannot.
+bool takesAllInOrder(const NodeView &v) {
+  const bool nd = v.node->opType == "GatherND";
+  if (!v.node->domain.empty() || !(nd || v.node->opType == "Gather") ||
+      !v.node->shardings.empty() || v.constants.size() != 2 || !v.constants[1])
+    return false;
+  const Shape &data = v.inputs[0].shape;
+  const Tensor &indices = *v.constants[1];
+  const auto rank = static_cast<int64_t>(data.size());
+  Shape counted; // the dimensions that the indices run over
+  if (nd) {
+    const Shape &shape = indices.type.shape;
+    if (v.node->intAttr("batch_dims", 0) != 0 || shape.empty() ||
+        shape.back() < 1 || shape.back() > rank)
+      return false;
+    counted.assign(data.begin(), data.begin() + shape.back());
+  } else {
+    int64_t axis = v.node->intAttr("axis", 0);
+    axis = axis < 0 ? axis + rank : axis;
+    if (axis < 0 || axis >= rank)
+      return false;
+    counted = {data[static_cast<size_t>(axis)]};
+  }
+  int64_t total = 1;
+  for (int64_t extent : counted)
+    total *= extent;
+  constexpr int64_t most = 1 << 20; // of indices that are worth a look
+  const auto depth = static_cast<int64_t>(counted.size());
+  if (total < 1 || total > most || indices.type.numElements() != total * depth)
+    return false;
+  for (int64_t i = 0; i < total; ++i)
+    for (int64_t d = depth, rest = i; d-- > 0;) {
+      const int64_t extent = counted[static_cast<size_t>(d)];
+      if (indices.intAt(i * depth + d) != rest % extent)
+        return false;
+      rest /= extent;
+    }
+  return true;
 }
 
 } // namespace
@@ -674,6 +718,19 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
       computed.insert({scope.graph, id});
     node.outputs[i] = id;
     define(scope, names[i], id, by);
+  }
+  // With bounded dimensions the indices are computed, and a Reshape's target
+  // would be another number of every member.
+  if (!folded && !options.folds && !options.keptNodes &&
+      takesAllInOrder(nodeView)) {
+    const Shape &shape = nodeView.outputs[0].shape;
+    Tensor target =
+        Tensor::allocate({DType::I64, {static_cast<int64_t>(shape.size())}});
+    std::memcpy(target.mutableBytes().data(), shape.data(),
+                shape.size() * sizeof(int64_t));
+    node.inputs[1] = addConstant(*scope.graph, node.name + "/shape", target);
+    node.opType = "Reshape";
+    node.attributes.clear();
   }
   if (!folded || kept)
     scope.graph->nodes.push_back(std::move(node));

@@ -45,11 +45,11 @@ class Graph:
     def slice(self, x, begin, end, axis=-1):
         return self.op("Slice", x, self.ints(begin), self.ints(end), self.ints(axis))
 
-    def save(self, path, result, opset=17, shape=(BATCH, SEQ, HIDDEN)):
+    def save(self, path, result, opset=17, shape=(BATCH, SEQ, HIDDEN), inputs=()):
         info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         self.nodes.append(helper.make_node("Identity", [result], ["y"], name="last"))
-        graph = helper.make_graph(self.nodes, "attention", [info("x")], [info("y")],
-                                  self.parameters)
+        graph = helper.make_graph(self.nodes, "attention", [info("x"), *inputs],
+                                  [info("y")], self.parameters)
         model = helper.make_model(graph, ir_version=8,
                                   opset_imports=[helper.make_opsetid("", opset)])
         onnx.checker.check_model(model)
@@ -221,6 +221,49 @@ def test_batch_and_heads_in_one_dimension_of_any_size(bounds, tmp_path):
                   "--output-dir", tmp_path / "out")
         np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"),
                                    session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-5)
+
+
+def by_batch_and_position(g):
+    """mask[[b], [s]], as the newer exporter writes it."""
+    at = np.stack(np.meshgrid(np.arange(BATCH), np.arange(SEQ), indexing="ij"), -1)
+    return g.op("GatherND", "mask", g.value(at.reshape(BATCH, 1, 1, SEQ, 2)))
+
+
+def by_flat_number(g):
+    """The same as the older one writes it."""
+    at = np.arange(BATCH * SEQ).reshape(BATCH, 1, 1, SEQ)
+    return g.op("Gather", g.op("Reshape", "mask", g.ints(-1)), g.value(at))
+
+
+@pytest.mark.parametrize("options", (["--dp", 2], ["--pp", 2, "--micro-batches", 2]),
+                         ids=("dp", "micro-batches"))
+@pytest.mark.parametrize("lookup", (by_batch_and_position, by_flat_number),
+                         ids=lambda f: f.__name__)
+def test_a_mask_that_is_looked_up_is_split_by_sequences(lookup, options, tmp_path):
+    graph = Graph()
+    model, so, plan = (tmp_path / f"m.{e}" for e in ("onnx", "so", "json"))
+    keep = graph.op("Reshape", lookup(graph), graph.ints(BATCH, SEQ, 1))
+    y = graph.op("Mul", graph.op("MatMul", "x", graph.weight(HIDDEN, HIDDEN)),
+                 graph.op("Cast", keep, to=TensorProto.FLOAT))
+    graph.save(model, graph.op("MatMul", y, graph.weight(HIDDEN, HIDDEN)),
+               inputs=[helper.make_tensor_value_info("mask", TensorProto.INT64,
+                                                     [BATCH, SEQ])])
+    for emit, path in (("so", so), ("plan", plan)):
+        runs.tool("comm-opt", model, *options, "--comm-pipeline", f"--emit={emit}",
+                  "-o", path)
+    if options[0] == "--dp":
+        with open(plan, encoding="utf-8") as file:
+            assert artefact.issues(json.load(file)) == []
+    arrays = {"x": graph.random.standard_normal((BATCH, SEQ, HIDDEN)).astype(np.float32),
+              "mask": graph.random.integers(0, 2, (BATCH, SEQ))}
+    given = []
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        given += ["--input", f"{name}={tmp_path / name}.npy"]
+    runs.tool("comm-run", so, "-n", 2, *given, "--output-dir", tmp_path / "out")
+    expected = onnxruntime.InferenceSession(str(model)).run(None, arrays)[0]
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected,
+                               rtol=1e-5, atol=1e-5)
 
 
 def test_a_refusal_names_file_and_node(tmp_path):
