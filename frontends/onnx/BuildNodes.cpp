@@ -705,6 +705,11 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
   }
   const bool kept =
       folded && options.keptNodes && options.keptNodes->count(node.name);
+  // With bounded dimensions the indices are computed, and a Reshape's target
+  // would be another number of every member. (Asked here: new values move the
+  // constants that the view points at.)
+  const bool inOrder = !folded && !options.folds && !options.keptNodes &&
+                       takesAllInOrder(nodeView);
   if (folded && options.folds)
     noteFold(node.name, results);
   for (size_t i = 0; i < names.size(); ++i) {
@@ -719,10 +724,7 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
     node.outputs[i] = id;
     define(scope, names[i], id, by);
   }
-  // With bounded dimensions the indices are computed, and a Reshape's target
-  // would be another number of every member.
-  if (!folded && !options.folds && !options.keptNodes &&
-      takesAllInOrder(nodeView)) {
+  if (inOrder) {
     const Shape &shape = nodeView.outputs[0].shape;
     Tensor target =
         Tensor::allocate({DType::I64, {static_cast<int64_t>(shape.size())}});
