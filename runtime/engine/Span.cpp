@@ -82,6 +82,7 @@ bool settled(Span &span, concord_transport_request &request, int member,
     return true;
   switch (transportOf(span.comm).test(&request, bytes)) {
   case CONCORD_TRANSPORT_DONE:
+    span.progressed = true;
     return true;
   case CONCORD_TRANSPORT_FAILED:
     noteFailure(span, member);
@@ -380,6 +381,7 @@ Heard hear(Op &op) {
     if (!agrees(op, member, slot.fingerprint))
       return Heard::Failed;
     span.heard[size_t(member)] = 1;
+    span.progressed = true;
   }
   for (int member : span.remote) {
     if (span.heard[size_t(member)])
@@ -658,7 +660,10 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
   }
   bool moved = false;
   uint64_t left = quantum;
-  auto blocked = [&] { return moved ? Progress::Advanced : Progress::Blocked; };
+  span.progressed = false;
+  auto blocked = [&] {
+    return moved || span.progressed ? Progress::Advanced : Progress::Blocked;
+  };
   auto go = [&](Span::Step step) {
     span.step = step;
     moved = true;
@@ -781,10 +786,13 @@ uint64_t concord::rt::missingSpan(const Op &op) {
   if (op.state == Op::State::Queued || op.state == Op::State::Idle)
     return 0;
   for (int member : span.local) {
-    bool late = span.step == Span::Step::Headers
-                    ? !span.heard[size_t(member)]
-                    : span.step != Span::Step::Connect &&
-                          comm.block.members[member].tick.load() < comm.tick;
+    bool late =
+        span.step == Span::Step::Headers
+            // Not as it was when it was last asked.
+            ? comm.block.members[member].slot(op.sequence).sequence.load() <
+                  op.sequence
+            : span.step != Span::Step::Connect &&
+                  comm.block.members[member].tick.load() < comm.tick;
     if (late)
       add(member);
   }

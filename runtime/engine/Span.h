@@ -94,7 +94,8 @@ struct Span {
   std::vector<concord_transport_request> sends, resultSends, receives;
   std::vector<uint8_t> heard; ///< by member: its header or slot is there
   std::vector<SpanChannel> outgoing, incoming; ///< by member
-  int failedMember = -1; ///< the transport has failed with it
+  bool progressed = false; ///< something has come since it was last asked
+  int failedMember = -1;   ///< the transport has failed with it
   int64_t failedAt = 0;
   std::string failure;
 };

@@ -224,7 +224,9 @@ int32_t Waiter::failure(const Op &waitedFor) {
                   describe(*op).c_str(), rank, (long long)slot.pid.load(),
                   onHost(context, rank).c_str(), context.rank, cause.c_str());
     }
-    if (state == CONCORD_RANK_FINALIZED)
+    if (state == CONCORD_RANK_FINALIZED &&
+        (!context.hosts || context.hosts->isLocal(rank) ||
+         context.hosts->hasLeft(rank)))
       left = rank;
   }
   if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {

@@ -386,6 +386,8 @@ void Hosts::note(Context &context, const Notice &notice) {
           .store(uint32_t(notice.status), std::memory_order_release);
     return;
   case Notice::Kind::Goodbye: {
+    goodbyes[size_t(notice.rank)].store(nowNanoseconds(),
+                                        std::memory_order_release);
     RankSlot &slot = segment.slot(notice.rank);
     if (slot.state.load() != CONCORD_RANK_ABORTED)
       slot.state.store(CONCORD_RANK_FINALIZED, std::memory_order_release);

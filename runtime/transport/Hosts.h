@@ -21,6 +21,8 @@
 #include "transport/Mesh.h"
 #include "transport/Transport.h"
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -66,6 +68,12 @@ public:
     return std::exchange(nextTag, nextTag + kTagsPerComm);
   }
 
+  /// Whether a rank of another host has finalized long enough ago that what it
+  /// sent before must have arrived: that comes another way than its goodbye.
+  bool hasLeft(int rank) const {
+    int64_t when = goodbyes[size_t(rank)].load(std::memory_order_acquire);
+    return when != 0 && nowNanoseconds() - when > kLastWords;
+  }
   /// What the watchdog's thread has heard; see Notice.
   void note(Context &context, const Notice &notice);
   /// A peer's tag for a communicator, 0 when it has not said it yet.
@@ -86,6 +94,7 @@ public:
   static constexpr uint32_t kTagsPerComm = 2; ///< collectives, messages
 
 private:
+  static constexpr int64_t kLastWords = 2'000'000'000;
   void await(concord_transport_request &request, const char *what,
              int64_t deadline);
 
@@ -105,6 +114,7 @@ private:
   std::shared_ptr<Segment> *kept = nullptr; ///< never released
   uint32_t nextTag = 1, highestTag = 0;
 
+  std::array<std::atomic<int64_t>, kMaxRanks> goodbyes{};
   std::mutex mutex; ///< of what both threads touch
   struct Heard {
     std::vector<std::pair<int, uint32_t>> tags; ///< rank, tag
