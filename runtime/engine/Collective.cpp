@@ -771,7 +771,10 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
   op.form = comm.context->scores.empty()
                 ? Form::Automatic
                 : chooseForm(comm.context->scores, r.kind, payload);
-  uint64_t inlineLimit = kInlineLimit;
+  // Where data goes one way, who sends does not wait for those who take.
+  bool oneWay = r.kind == Kind::Broadcast || r.kind == Kind::Reduce ||
+                r.kind == Kind::Gather || r.kind == Kind::Scatter;
+  uint64_t inlineLimit = oneWay ? kFlatMost : kInlineLimit;
   if (op.form == Form::Flat)
     inlineLimit = kFlatMost;
   else if (op.form != Form::Automatic)
@@ -837,8 +840,10 @@ std::string concord::rt::formOf(const Comm &comm) {
   switch (last.form) {
   case Form::Flat:
     if (last.inlined)
-      return text + "up to " + std::to_string(kInlineLimit) +
-             " B the copy costs less than a second round of flags";
+      return text + "up to " + std::to_string(kInlineLimit) + " B, or " +
+             std::to_string(kFlatMost) +
+             " B where data goes one way, the copy costs less than a second "
+             "round of flags";
     return text +
            "the buffers are not in the caches or not in the heap, and "
            "up to " +

@@ -381,7 +381,7 @@ private:
     barrier();
     uint64_t issued = 0;
     double gap = 0;
-    while (numbers.size() < samples) {
+    while (numbers.size() < 2 * samples) {
       // Two low-priority operations ahead, so that one is always in flight.
       if (flooded && issued % 8 == 0) {
         // How much later than its peer a rank learns that the low one has ended
@@ -403,6 +403,7 @@ private:
       double began = microseconds();
       issue(high, call, small, smallOut, highStream);
       check(concord_stream_synchronize(highStream));
+      numbers.push_back(began);
       numbers.push_back(microseconds() - began);
     }
     if (flooded)

@@ -300,11 +300,15 @@ FloodResult Meter::flood() {
   auto slowest = [&](bool flooded, uint64_t samples) {
     Answer answer = driver.special(kFlood, call, {low, samples, flooded});
     std::vector<double> result;
+    // From the last rank's begin to the last rank's end, on the host's clock:
+    // that a rank is still busy elsewhere is not the operation's time.
     for (uint64_t i = 0; i < samples; ++i) {
-      double longest = 0;
-      for (auto &numbers : answer.numbers)
-        longest = std::max(longest, numbers.at(i));
-      result.push_back(longest);
+      double began = 0, ended = 0;
+      for (auto &numbers : answer.numbers) {
+        began = std::max(began, numbers.at(2 * i));
+        ended = std::max(ended, numbers[2 * i] + numbers.at(2 * i + 1));
+      }
+      result.push_back(ended - began);
     }
     return result;
   };
