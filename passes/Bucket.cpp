@@ -12,6 +12,11 @@
 // in a circle. What is marked and stands before the last member is pure, and
 // moves behind the bucket.
 //
+// Collectives that were started go into a bucket that is started where its last
+// member was, and waited for where its first member was: a wait is an operation
+// that is marked and not pure, so it closes the bucket. What that takes from
+// the overlap of the members is counted against the gain.
+//
 // The layout of a bucket follows from the program's text alone, which is the
 // same on all members, so nothing has to be agreed on at run time.
 //
@@ -117,12 +122,17 @@ private:
   SmallVector<Value> unpack(Bucket &bucket, OpBuilder &builder, Location loc,
                             Type element, Value whole);
 
+  double lostOverlap(Bucket &bucket);
+
   func::FuncOp function;
   Options options;
   CommCost &cost;
   Members members;
   bool foreign;
   Fences fences;
+  /// Members that went into a bucket, waits before their starts. The walk over
+  /// the block may stand on one, so they go when it is over.
+  SmallVector<Operation *> dead;
   std::vector<Bucket> open; ///< by slot; an empty one is closed
   llvm::DenseMap<Operation *, uint64_t> marks;
 };
@@ -223,8 +233,13 @@ Value fromBytes(OpBuilder &builder, Location loc, Value bytes, Type element) {
 Operation *ownProducer(IssueView view) {
   Value value = view.input();
   auto producer = value.getDefiningOp<DestinationStyleOpInterface>();
-  if (!producer || !value.hasOneUse() || producer->getNumResults() != 1 ||
-      producer.getNumDpsInits() != 1 ||
+  // The wait of a started one reads its operands again.
+  auto itsOwn = [&](Operation *user) {
+    return user == view.op.getOperation() ||
+           (view.wait && user == view.wait.getOperation());
+  };
+  if (!producer || !llvm::all_of(value.getUsers(), itsOwn) ||
+      producer->getNumResults() != 1 || producer.getNumDpsInits() != 1 ||
       producer->getBlock() != view.op->getBlock() ||
       isa<comm::WaitOp, comm::CollectiveOpInterface>(producer.getOperation()))
     return nullptr;
@@ -365,8 +380,6 @@ StringRef Bucketer::whyNot(IssueView view) {
   default:
     return "kind";
   }
-  if (view.wait)
-    return "started";
   // The blocks of the members would have to be taken apart and put together.
   for (int64_t i = 0; i < dim; ++i)
     if (view.type().getDimSize(i) != 1)
@@ -394,7 +407,7 @@ Key Bucketer::keyOf(IssueView view) {
           view.op.getCollectiveDomain().getAsOpaquePointer(),
           static_cast<int>(view.op.getCollectiveReduction()),
           bytes ? nullptr : element.getAsOpaquePointer(),
-          view.op.getCollectiveRoot() * 2 + opaque,
+          view.op.getCollectiveRoot() * 4 + opaque * 2 + bool(view.wait),
           kept.getDictionary(context).getAsOpaquePointer(),
           view.op->getAttr("pairs").getAsOpaquePointer()};
 }
@@ -507,6 +520,9 @@ void Bucketer::visit(Block &block) {
     marks[&op] = uint64_t(1) << found->second;
   }
   closeAll("");
+  for (Operation *op : dead)
+    op->erase();
+  dead.clear();
 }
 
 void Bucketer::close(uint64_t which, StringRef why) {
@@ -526,6 +542,41 @@ void Bucketer::finish(Bucket &bucket, StringRef why) {
   if (!make(bucket))
     refuse(bucket.members.front(), "cost",
            " members=" + Twine(bucket.members.size()));
+}
+
+/// Seconds of transfer that computation hides while the members are apart, and
+/// no longer when they start with the last and are waited for with the first.
+double Bucketer::lostOverlap(Bucket &bucket) {
+  if (!bucket.members.front().wait)
+    return 0;
+  llvm::SmallPtrSet<Operation *, 8> starts, waits;
+  Operation *begin = bucket.members.front().op, *end = nullptr;
+  for (IssueView &member : bucket.members) {
+    starts.insert(member.op);
+    waits.insert(member.wait);
+    if (!end || end->isBeforeInBlock(member.wait))
+      end = member.wait;
+  }
+  // Computation since the first start, up to each start and wait.
+  llvm::DenseMap<Operation *, double> before;
+  double passed = 0, firstWait = -1, lastStart = 0;
+  for (Operation *op = begin;; op = op->getNextNode()) {
+    if (starts.contains(op))
+      lastStart = before[op] = passed;
+    else if (waits.contains(op)) {
+      before[op] = passed;
+      firstWait = firstWait < 0 ? passed : firstWait;
+    } else
+      passed += cost.computeSeconds(op);
+    if (op == end)
+      break;
+  }
+  double lost = 0;
+  for (IssueView &member : bucket.members)
+    lost += std::min(seconds(member, static_cast<double>(wholeBytes(member))),
+                     lastStart - before[member.op] + before[member.wait] -
+                         firstWait);
+  return lost;
 }
 
 bool Bucketer::make(Bucket &bucket) {
@@ -552,7 +603,8 @@ bool Bucketer::make(Bucket &bucket) {
       apart += tensorBytes(member.inputType());
   }
   double after = seconds(last, static_cast<double>(bucket.bytes)) +
-                 cost.copySeconds(static_cast<double>(apart));
+                 cost.copySeconds(static_cast<double>(apart)) +
+                 lostOverlap(bucket);
   if (after >= before)
     return false;
 
@@ -604,20 +656,32 @@ bool Bucketer::make(Bucket &bucket) {
   made->removeDiscardableAttr("site");
   made->setOperand(0, whole);
   made->setOperand(1, init);
-  made->getResult(0).setType(outType);
+  if (!first.wait)
+    made->getResult(0).setType(outType);
   if (kind == CollectiveKind::all_gather ||
       kind == CollectiveKind::reduce_scatter)
     made->setAttr("dim", builder.getI64IntegerAttr(0));
+  Value reduced = made->getResult(0);
+  if (first.wait) {
+    comm::WaitOp wait = first.wait;
+    for (IssueView &member : bucket.members)
+      if (member.wait->isBeforeInBlock(wait))
+        wait = member.wait;
+    builder.setInsertionPoint(wait);
+    reduced = comm::WaitOp::create(builder, loc, TypeRange(outType),
+                                   made->getResult(0), whole, init)
+                  .getResult();
+  }
   SmallVector<Value> results;
   if (opaque) {
     SmallVector<Type> types;
     for (IssueView &member : bucket.members)
       types.push_back(member.type());
-    auto parts = opaqueCompute("bucket_unpack", made->getResult(0), types,
-                               tensorBytes(outType));
+    auto parts =
+        opaqueCompute("bucket_unpack", reduced, types, tensorBytes(outType));
     results.assign(parts.getResults().begin(), parts.getResults().end());
   } else {
-    results = unpack(bucket, builder, loc, element, made->getResult(0));
+    results = unpack(bucket, builder, loc, element, reduced);
   }
   copied += tensorBytes(outType);
 
@@ -646,7 +710,9 @@ bool Bucketer::make(Bucket &bucket) {
   for (auto [member, result] : llvm::zip(bucket.members, results)) {
     member.result.replaceAllUsesWith(result);
     marks.erase(member.op);
-    member.op.erase();
+    if (member.wait)
+      dead.push_back(member.wait);
+    dead.push_back(member.op);
   }
   ++buckets;
   joined += static_cast<int64_t>(bucket.members.size());

@@ -45,6 +45,9 @@ constexpr int64_t kInlineBytes = 512;
 constexpr int64_t kRowsPerMember = 32;
 /// Rows of a product in one part (kernels/lib/Fused.cpp).
 constexpr int64_t kRowsOfPart = 112;
+/// A step takes others' lines a row at a time, between loads and stores of its
+/// own: so much slower than a collective, which does nothing else (measured).
+constexpr double kTakenByStep = 3;
 /// Of the time to read a weight once more, what computing does not hide.
 constexpr double kShareOfRereading = 0.1;
 
@@ -158,8 +161,9 @@ struct Made {
   concord_fused_info info = {};
 };
 
+/// Seconds; `compute` is the product's, which both ways have.
 struct Price {
-  double unfused = 0, fused = 0; ///< seconds
+  double compute = 0, unfused = 0, fused = 0;
 };
 
 struct Fuse : public concord::impl::CommFuseBase<Fuse> {
@@ -174,6 +178,7 @@ struct Fuse : public concord::impl::CommFuseBase<Fuse> {
   const char *matchGather(Match &match);
   bool make(Match &match, Made &made, std::string &why);
   Price price(Match &match);
+  cost::Placement placement(Match &match);
   Operation *place(Match &match);
   void rewrite(Match &match, const Made &made, Operation *at);
   void keep(comm::CollectiveOpInterface op, StringRef reason,
@@ -408,15 +413,23 @@ bool Fuse::make(Match &match, Made &made, std::string &why) {
   return true;
 }
 
-/// Predicted seconds of the operations as they are and as one. On one host the
-/// cores that communicate also compute: time is computation plus bytes.
+/// Predicted seconds of the operations as they are and as one, the product
+/// apart. On one host the cores that communicate also compute: time is
+/// computation plus bytes.
 Price Fuse::price(Match &match) {
   const double es = static_cast<double>(dtypeSize(match.type));
   const double p = static_cast<double>(match.members);
   const double whole = static_cast<double>(match.rows * match.cols) * es;
+  const double own = whole / p, others = whole - own;
   const double flag = machine.flagSeconds;
-  auto bandwidth = [&](double arrays) {
-    return cost::memoryBandwidth(machine, arrays * whole * p, match.members);
+  const double sides = match.sums.residual ? 1 : 0;
+  const double sum = match.sum ? 1 : 0;
+  const double norm = match.norm ? 1 : 0;
+  const double adds = match.sums.op ? 1 : 0;
+  const double arrays = match.gathers ? 2 : 2 + norm + sides + sum;
+  auto seconds = [&](cost::Traffic traffic) {
+    traffic.taken *= kTakenByStep;
+    return cost::exchange(machine, traffic, arrays * whole * p, match.members);
   };
   auto again = [&](double times, double weight) {
     // Most of the time for which a weight is read again is hidden by computing.
@@ -424,51 +437,68 @@ Price Fuse::price(Match &match) {
            cost::memoryBandwidth(machine, weight, match.members);
   };
   Price price;
-  double compute = 0, weight = 0;
+  double weight = 0;
   if (match.product) {
     auto type = machine.flops.find(match.type);
     double rate = type != machine.flops.end() ? type->second
                                               : machine.flops.at(DType::F32);
-    compute = 2.0 * static_cast<double>(match.m) *
-              static_cast<double>(match.n) * static_cast<double>(match.k) /
-              rate;
+    price.compute = 2.0 * static_cast<double>(match.m) *
+                    static_cast<double>(match.n) *
+                    static_cast<double>(match.k) / rate;
     weight = static_cast<double>(match.k * match.n) * es;
   }
+  comm::CollectiveOpInterface op = match.collective;
+  price.unfused =
+      cost::collective(machine, static_cast<plan::Kind>(op.getCollectiveKind()),
+                       whole, placement(match))
+          .seconds +
+      (match.product ? machine.opSeconds : 0);
   if (match.gathers) {
-    double b = bandwidth(2);
-    // The gather writes all of A to read it again; fused, the others' parts
-    // are read where they lie, and B once for every member's rows.
-    price.unfused = compute + machine.issueSeconds + machine.opSeconds +
-                    whole * (2 + 1 / p) / b + 2 * flag;
-    price.fused = compute + machine.issueSeconds + whole / b + 2 * flag +
+    // The others' parts are read where they lie, and B once for each member's
+    // rows; whoever writes the own part next finds that others have read it.
+    price.fused = machine.issueSeconds + 2 * flag + seconds({0, others, own}) +
                   again(p - 1, weight);
     return price;
   }
-  const double sides = match.sums.residual ? 1 : 0;
-  const double sum = match.sum ? 1 : 0;
-  const double norm = match.norm ? 1 : 0;
-  const double adds = match.sums.op ? 1 : 0;
-  double b = bandwidth(2 + norm + sides + sum);
-  double reduce = match.scatters ? whole * (1 + 1 / p) : 2 * whole;
-  double after = match.scatters ? whole / p : whole;
-  price.unfused = compute + machine.issueSeconds + reduce / b +
-                  adds * ((2 + sides) * after / b + machine.opSeconds) +
-                  norm * (2 * after / b + machine.opSeconds) + 2 * flag +
-                  (match.product ? machine.opSeconds : 0);
-  double moved = match.every      ? (p + sides + 1 + sum) * whole
-                 : match.scatters ? (1 + (sides + 1 + sum) / p) * whole
-                                  : (1 + sides / p + 1 + sum) * whole;
-  price.fused = compute + machine.issueSeconds + moved / b + 2 * flag;
+  const double after = match.scatters ? own : whole;
+  price.unfused +=
+      adds * (seconds({(2 + sides) * after, 0, 0}) + machine.opSeconds) +
+      norm * (seconds({2 * after, 0, 0}) + machine.opSeconds);
+  price.fused = machine.issueSeconds + 2 * flag;
+  double outputs = 1 + sum;
   if (match.product) {
-    // The own partial sums, and most of the others', are still in a cache when
-    // they are added; every part reads B anew.
-    price.fused -= 0.5 * whole / b;
+    // Every part reads B anew. Results go through the partial sums.
     double parts = std::ceil(static_cast<double>(match.rows) / p /
                              static_cast<double>(kRowsOfPart)) *
                    p;
     price.fused += again(parts - 1, weight) + parts * flag;
+    price.fused +=
+        match.scatters
+            ? seconds({own * (1 + sides + outputs), others, 0})
+            : seconds({own * (1 + sides + outputs) + others * (1 + 3 * sum),
+                       2 * others, 0});
+  } else if (match.every) {
+    // All read all: what the next one writes, others have read.
+    price.fused +=
+        seconds({whole * (1 + sides + outputs), whole * (p - 1), whole});
+  } else if (match.scatters) {
+    price.fused += seconds({own * (1 + sides + outputs), 2 * others, 0});
+  } else {
+    // Results are stored at the other members.
+    price.fused += seconds({own * (1 + sides + outputs), others * (2 + outputs),
+                            others * outputs});
   }
   return price;
+}
+
+/// Where the collective's groups lie on the machine.
+cost::Placement Fuse::placement(Match &match) {
+  comm::DomainOp domain = comm::lookupDomain(
+      match.collective, match.collective.getCollectiveDomain());
+  std::vector<std::vector<int32_t>> groups;
+  for (ArrayRef<int64_t> group : domain.getGroupRanks())
+    groups.emplace_back(group.begin(), group.end());
+  return cost::place(machine, groups);
 }
 
 /// Where the fused operation goes: before the operation returned, at which all
@@ -637,6 +667,10 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   if (!size || *size < 2)
     return keep(op, "group-size");
   match.members = *size;
+  // The kernels read and write the members' memory.
+  cost::Placement where = placement(match);
+  if (where.top() > 0 || !machine.levels[0].memory)
+    return keep(op, "no-shared-memory");
   if (const char *reason =
           match.gathers ? matchGather(match) : matchReduction(match))
     return keep(op, reason);
@@ -692,10 +726,11 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
     std::snprintf(text, sizeof text, "%.1f", seconds * 1e6);
     return std::string(text);
   };
-  std::string keys = " pair=" + best->pair() +
-                     " bytes=" + std::to_string(bytes) +
-                     " predicted_unfused_us=" + micro(bestPrice.unfused) +
-                     " predicted_fused_us=" + micro(bestPrice.fused);
+  std::string keys =
+      " pair=" + best->pair() + " bytes=" + std::to_string(bytes) +
+      " product_us=" + micro(bestPrice.compute) +
+      " predicted_unfused_us=" + micro(bestPrice.compute + bestPrice.unfused) +
+      " predicted_fused_us=" + micro(bestPrice.compute + bestPrice.fused);
   if (!force && bestPrice.unfused - bestPrice.fused <
                     minGainPercent / 100.0 * bestPrice.unfused)
     return keep(op, "no-gain", keys);

@@ -49,6 +49,11 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
       *this, "fuse-elementwise",
       llvm::cl::desc("Fuse chains of elementwise operations"),
       llvm::cl::init(true)};
+  Option<bool> opt{*this, "opt",
+                   llvm::cl::desc("Optimise communication; 0 leaves simplify, "
+                                  "bucket, fuse and overlap out, and nothing "
+                                  "else"),
+                   llvm::cl::init(true)};
   Option<bool> simplify{*this, "simplify",
                         llvm::cl::desc("Rewrite collectives to fewer, smaller "
                                        "and cheaper ones (comm-simplify)"),

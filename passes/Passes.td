@@ -245,9 +245,11 @@ def CommSimplify : Pass<"comm-simplify", "::mlir::ModuleOp"> {
 def CommBucket : Pass<"comm-bucket", "::mlir::ModuleOp"> {
   let summary = "Several small collectives as one";
   let description = [{
-    Joins synchronous collectives of one block that have the same kind, domain,
-    reduction and element type, and do not depend on each other, into one over a
-    bucket: one buffer that holds the parts side by side. What only moves data
+    Joins collectives of one block that have the same kind, domain, reduction and
+    element type, and do not depend on each other, into one over a bucket: one
+    buffer that holds the parts side by side. Those that were started are joined
+    with each other: the bucket starts with the last and is waited for with the
+    first, and the overlap that this takes from the members counts as cost. What only moves data
     (all_gather, broadcast, permute) may mix element types, as bytes. The bucket
     stands where its last member stood; what uses an earlier member's result moves
     behind it, and anything that communicates and depends on a member closes the
@@ -322,8 +324,8 @@ def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
   let options = [
     Option<"force", "force", "bool", /*default=*/"false",
            "Fuse whatever matches, without looking at the predicted gain">,
-    Option<"minGainPercent", "min-gain-percent", "double", /*default=*/"3",
-           "Least predicted gain, in percent of the unfused time">,
+    Option<"minGainPercent", "min-gain-percent", "double", /*default=*/"10",
+           "Least predicted gain, in percent of the unfused time without the product">,
     Option<"machineName", "machine", "std::string", /*default=*/"\"\"",
            "Built-in machine, calibration or topology that costs are taken from">
   ];

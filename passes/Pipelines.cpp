@@ -124,8 +124,8 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   if (to == Phase::Partitioned)
     return;
   bool recognize = options.recognize, fuse = options.fuseElementwise;
-  bool simplify = options.simplify, exact = options.exact;
-  bool bucket = options.bucket;
+  bool simplify = options.opt && options.simplify, exact = options.exact;
+  bool bucket = options.opt && options.bucket;
   std::string machine = options.machine;
   addPhase(manager, Phase::Decomposed, [=](OpPassManager &pm, bool bounded) {
     if (recognize)
@@ -146,7 +146,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   });
   if (to == Phase::Decomposed)
     return;
-  bool fuseCollectives = options.fuse;
+  bool fuseCollectives = options.opt && options.fuse;
   CommOverlapOptions overlap;
   overlap.machine = options.machine;
   overlap.memory = options.memory;
@@ -154,7 +154,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   joined.machine = options.machine;
   CommFuseOptions fused;
   fused.machineName = options.machine;
-  bool overlaps = options.overlap;
+  bool overlaps = options.opt && options.overlap;
   addPhase(manager, Phase::Ordered, [=](OpPassManager &pm, bool bounded) {
     if (bucket && !bounded)
       pm.addPass(createCommBucket(joined));

@@ -115,60 +115,84 @@ double memoryBandwidth(const Machine &machine, double footprint,
   return std::min(bandwidth.core, bandwidth.node / std::max<double>(1, active));
 }
 
+double exchange(const Machine &machine, const Traffic &traffic,
+                double footprint, int64_t active) {
+  double bandwidth = memoryBandwidth(machine, footprint, active);
+  if (footprint > static_cast<double>(machine.cacheBytes))
+    return traffic.bytes() / bandwidth;
+  // From another core's cache, about half as fast as from the own one.
+  double seconds = (traffic.local + 2 * traffic.taken) / bandwidth;
+  // What has left the core's own cache is shared no more.
+  constexpr double kOwnCache = 2 << 20;
+  if (machine.contended > 0)
+    seconds += std::min(traffic.contended, kOwnCache) / machine.contended;
+  return seconds;
+}
+
 namespace {
 
 /// Ranks move the bytes themselves: what each loads and stores, by the table of
-/// docs/cost-model.md, and the flag rounds.
+/// docs/cost-model.md, and the flag rounds. What a collective leaves behind in
+/// the caches counts, too: its inputs' producer and its results' consumer pay
+/// for it in the same step.
 CollectiveCost throughMemory(const Machine &machine, Kind kind, double bytes,
                              int64_t ranks, int64_t groups) {
   auto p = static_cast<double>(ranks);
-  double moved = 0, node = 0;
+  double own = bytes / p, others = bytes - own;
+  Traffic traffic;
+  double node = 0; // of all members
   switch (kind) {
   case Kind::AllReduce:
+    traffic = {2 * own, 2 * others, 2 * others};
+    node = p * traffic.bytes();
+    break;
   case Kind::AllToAll:
-    moved = 2 * bytes;
-    node = p * moved;
+    traffic = {own + bytes, others, others};
+    node = p * traffic.bytes();
     break;
   case Kind::AllGather:
   case Kind::ReduceScatter:
-    moved = bytes * (1 + 1 / p);
-    node = p * moved;
+    traffic = {2 * own, others, others};
+    node = p * traffic.bytes();
     break;
   case Kind::Broadcast:
-    moved = 2 * bytes;
-    node = (p - 1) * moved;
+    traffic = {bytes, bytes, bytes};
+    node = (p - 1) * traffic.bytes();
     break;
   case Kind::Reduce:
-    moved = (p + 1) * bytes / p + bytes;
+    traffic = {2 * own, others + bytes - own, others};
     node = (p + 2) * bytes;
     break;
   case Kind::Gather:
   case Kind::Scatter:
-    moved = 2 * bytes / p;
+    traffic = {own, own, own};
     node = 2 * bytes;
     break;
   case Kind::Permute:
   case Kind::Send:
   case Kind::Recv:
-    moved = 2 * bytes;
-    node = p * moved;
+    traffic = {bytes, bytes, bytes};
+    node = p * traffic.bytes();
     break;
   default:
     break;
   }
-  double footprint = node * static_cast<double>(groups);
-  double core = memoryBandwidth(machine, footprint);
-  double all = memoryBandwidth(machine, footprint, ranks * groups);
   CollectiveCost cost;
   cost.algorithm = Algorithm::Direct;
   // Small payloads travel beside their flag: one round, else two.
-  double rounds = bytes <= static_cast<double>(machine.inlineBytes) ? 1 : 2;
+  bool inlined = bytes <= static_cast<double>(machine.inlineBytes);
+  double rounds = inlined ? 1 : 2;
   // Members beyond the first two are seen one after the other.
   double flags = machine.flagSeconds * (1 + 0.25 * std::max(0.0, p - 2));
   cost.latency = machine.issueSeconds + rounds * flags;
-  cost.seconds = cost.latency + moved / std::min(core, all);
+  // What travels beside a flag is paid with it.
+  if (inlined)
+    traffic.contended = 0;
+  cost.seconds = cost.latency + exchange(machine, traffic,
+                                         node * static_cast<double>(groups),
+                                         ranks * groups);
   cost.coreSeconds = cost.seconds;
-  cost.levelBytes = {moved};
+  cost.levelBytes = {traffic.bytes()};
   return cost;
 }
 

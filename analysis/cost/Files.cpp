@@ -154,6 +154,9 @@ void readMemory(Object &parent, Machine &machine) {
   if (!parent.has("memory"))
     return;
   Object object(parent.get("memory"), parent.path("memory"));
+  // A machine with a cache of its own does not share the built-in one's
+  // trouble.
+  bool given = object.has("cache_core_bytes_per_second");
   auto pair = [&](const char *core, const char *node, Bandwidth &bandwidth) {
     bool given = object.has(core);
     bandwidth.core = object.number(core, 1, bandwidth.core);
@@ -170,6 +173,8 @@ void readMemory(Object &parent, Machine &machine) {
        machine.dram);
   machine.cacheBytes = static_cast<uint64_t>(
       object.number("cache_bytes", 0, static_cast<double>(machine.cacheBytes)));
+  machine.contended = object.number("contended_bytes_per_second", 0,
+                                    given ? 0 : machine.contended);
   object.finish();
 }
 
@@ -465,7 +470,8 @@ std::string writeCalibration(const Machine &machine) {
                     {"cache_core_bytes_per_second", machine.cache.core},
                     {"cache_node_bytes_per_second", machine.cache.node},
                     {"dram_core_bytes_per_second", machine.dram.core},
-                    {"dram_node_bytes_per_second", machine.dram.node}};
+                    {"dram_node_bytes_per_second", machine.dram.node},
+                    {"contended_bytes_per_second", machine.contended}};
   root["op_us"] = machine.opSeconds * 1e6;
   root["issue_us"] = machine.issueSeconds * 1e6;
   root["message_us"] = machine.messageSeconds * 1e6;

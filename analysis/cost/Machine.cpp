@@ -30,9 +30,10 @@ std::optional<Machine> builtinMachine(std::string_view name) {
   host.name = "host";
   if (name == "cpu") {
     // A server core of 2024, and the shared-memory runtime of this project.
-    machine.flops = {{DType::F32, 2e11}, {DType::F64, 1e11}};
-    machine.cache = {1.2e11, 1e12};
-    machine.dram = {5.7e10, 1.14e11};
+    machine.flops = {{DType::F32, 1e11}, {DType::F64, 5e10}};
+    machine.cache = {1.1e11, 1e12};
+    machine.contended = 9e9;
+    machine.dram = {4e10, 9e10};
     machine.cacheBytes = 32 << 20;
     machine.opSeconds = 0.5e-6;
     machine.issueSeconds = 0.3e-6;

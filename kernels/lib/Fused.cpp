@@ -31,10 +31,14 @@ namespace {
 constexpr uint32_t kAllReduce = 1, kAllGather = 2, kReduceScatter = 3, kSum = 1;
 
 /// Rows of a product per part: enough to repay reading B once more, few enough
-/// for the partial sums to stay in L2 until the owner reads them.
+/// for the partial sums to stay in L2 until the owner reads them; whole tiles
+/// of every CPU class but for v3's last.
 constexpr int64_t kProductRows = 112;
 /// Bytes of a part without a product: between two looks at other operations.
 constexpr int64_t kPlainBytes = 128 << 10;
+/// Partial sums of all members that lie in a cache: the result is exchanged
+/// through them. Beyond, that would be another way through memory.
+constexpr int64_t kExchangeBytes = 16 << 20;
 
 int64_t roundTo(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -158,7 +162,12 @@ public:
       info.shared = operand(whole);
     numOutputs = info.num_operands - numInputs;
     info.produces = product && members > 1;
-    if (!every && !scatter) {
+    exchange =
+        info.produces && !scatter && int64_t(whole) * members <= kExchangeBytes;
+    if (exchange) {
+      info.collects = 1;
+      info.written = 1u << info.shared;
+    } else if (!every && !scatter) {
       info.written = 1u << yAt;
       if (sum)
         info.written |= 1u << sumAt;
@@ -191,6 +200,11 @@ public:
   }
 
   int32_t step(const concord_fused_step &s) const override {
+    if (s.what == CONCORD_STEP_COLLECT) {
+      for (uint32_t part = 0; part < info.parts; ++part)
+        collect(block(int(s.owner), part), s);
+      return kOk;
+    }
     Block b = block(s.what == CONCORD_STEP_PRODUCE ? int(s.owner) : int(s.me),
                     s.part);
     if (b.rows == 0 || b.cols == 0)
@@ -220,9 +234,12 @@ private:
     }
     int64_t begin = every ? 0 : cut(rows, owner, members);
     int64_t end = every ? rows : cut(rows, owner + 1, members);
-    int64_t r0 = begin + cut(end - begin, part, info.parts);
-    int64_t r1 = begin + cut(end - begin, part + 1, info.parts);
-    return {r0, r1 - r0, 0, cols};
+    auto edge = [&](int64_t i) {
+      // Whole tiles of the product: a last one of few rows costs as much.
+      return inner ? std::min(begin + i * kProductRows, end)
+                   : begin + cut(end - begin, i, info.parts);
+    };
+    return {edge(part), edge(part + 1) - edge(part), 0, cols};
   }
 
   /// This member's partial sums of a block, into its shared operand.
@@ -250,9 +267,14 @@ private:
     shape.rms = norm == 2;
     shape.eps = eps;
     shape.stream = s.stream != 0;
+    shape.me = int(s.me);
+    // With `every` all read all parts at the same time; in an exchange the
+    // result is stored there.
+    shape.take = !shape.stream && !every && !exchange;
+    shape.rounded = exchange && norm && sumAt >= 0;
     CombineOperands o;
     for (int m = 0; m < members; ++m)
-      o.parts[m] = static_cast<const char *>(s.peers[info.shared][m]) + at;
+      o.parts[m] = static_cast<char *>(s.peers[info.shared][m]) + at;
     auto input = [&](int index, int64_t offset) -> const void * {
       return index < 0 ? nullptr
                        : static_cast<const char *>(s.pointers[index]) + offset;
@@ -261,22 +283,65 @@ private:
     o.residual = input(residualAt, to);
     o.gamma = input(gammaAt, 0);
     o.beta = input(betaAt, 0);
-    auto output = [&](int index, void **list) {
+    auto output = [&](int index, void **list, int &targets) {
       if (index < 0)
         return;
       bool all = info.written >> index & 1;
-      shape.targets = all ? members : 1;
-      for (int t = 0; t < shape.targets; ++t)
+      targets = all ? members : 1;
+      for (int t = 0; t < targets; ++t)
         // Begin with different targets at different members.
         list[t] =
             static_cast<char *>(all ? s.peers[index][(int(s.me) + t) % members]
                                     : s.pointers[index]) +
             to;
     };
-    output(yAt, o.y);
-    output(sumAt, o.sum);
+    output(yAt, o.y, shape.yTargets);
+    output(sumAt, o.sum, shape.sumTargets);
+    if (exchange) {
+      void **list = sumAt < 0 ? o.y : o.sum;
+      int &targets = sumAt < 0 ? shape.yTargets : shape.sumTargets;
+      for (int t = 1; t < members; ++t)
+        list[targets++] = o.parts[(int(s.me) + t) % members];
+    }
     Poller poller;
     table.combine(type, shape, o, scratch, poller);
+  }
+
+  /// Another member's share of the result, from the own partial sums. A norm of
+  /// a sum that is wanted, too, is taken here: only one of them fits there.
+  void collect(const Block &b, const concord_fused_step &s) const {
+    if (b.rows == 0 || b.cols == 0)
+      return;
+    const int64_t es = sizeOf(type);
+    const int64_t at = (b.row * cols + b.col) * es;
+    Poller poller;
+    char *from = static_cast<char *>(s.pointers[info.shared]) + at;
+    char *to = static_cast<char *>(s.pointers[sumAt < 0 ? yAt : sumAt]) + at;
+    auto copy = [&](int64_t offset, int64_t bytes) {
+      if (s.stream)
+        std::memcpy(to + offset, from + offset, size_t(bytes));
+      else
+        table.takeOver(to + offset, from + offset, bytes, poller);
+    };
+    if (b.cols == cols)
+      copy(0, b.rows * cols * es);
+    else
+      for (int64_t r = 0; r < b.rows; ++r)
+        copy(r * cols * es, b.cols * es);
+    if (sumAt < 0)
+      return;
+    NormShape shape;
+    shape.rows = b.rows;
+    shape.cols = shape.xStride = shape.yStride = cols;
+    shape.eps = eps;
+    shape.rms = norm == 2;
+    NormOperands o;
+    o.x = to;
+    o.gamma = gammaAt < 0 ? nullptr : s.pointers[gammaAt];
+    o.beta = betaAt < 0 ? nullptr : s.pointers[betaAt];
+    o.y = static_cast<char *>(s.pointers[yAt]) + at;
+    table.norm(type, shape, o, static_cast<char *>(s.workspace) + innerBytes,
+               poller);
   }
 
   const RowsTable &table;
@@ -284,6 +349,7 @@ private:
   int norm;
   double eps;
   bool scatter, every, byColumns;
+  bool exchange; ///< results go through the partial sums
   int biasAt, residualAt, gammaAt, betaAt, yAt, sumAt;
   uint64_t innerBytes, rowBytes;
 };

@@ -67,6 +67,10 @@ std::vector<std::string_view> Registry::names() const {
   return result;
 }
 
+#define CONCORD_KERNEL_FAMILY(name) void register##name(Registry &);
+#include "Families.inc"
+#undef CONCORD_KERNEL_FAMILY
+
 const Registry &Registry::all() {
   static const Registry registry = [] {
     Registry r;

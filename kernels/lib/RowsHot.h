@@ -55,17 +55,25 @@ struct NormOperands {
 struct CombineShape {
   int64_t rows = 0, cols = 0; ///< of the block
   int64_t ld = 0;             ///< elements from row to row, of all operands
-  int members = 1, targets = 1;
+  int members = 1;
+  int yTargets = 1, sumTargets = 1;
   bool norm = false, rms = false;
   double eps = 0;
-  bool stream = false; ///< store past the caches
+  bool stream = false;  ///< store past the caches
+  bool rounded = false; ///< the norm is taken of the sum as it is stored
+  /// Store what was read of the others' parts back to where it was: on some
+  /// processors (AMD's Zen) a store to a line that two cores hold takes ten
+  /// times that of a line which another core has alone, and whoever writes the
+  /// part next would pay it. Nobody else may look at the parts meanwhile.
+  bool take = false;
+  int me = 0; ///< whose parts stay as they are
 };
 
 constexpr int kMostMembers = 64;
 
 /// Addresses of the block's first element.
 struct CombineOperands {
-  const void *parts[kMostMembers] = {};
+  void *parts[kMostMembers] = {};
   const void *bias = nullptr, *residual = nullptr;
   const void *gamma = nullptr, *beta = nullptr;
   void *y[kMostMembers] = {};
@@ -80,6 +88,9 @@ struct RowsTable {
   /// Workspace: a row of sums and a row of elements, each padded to 64 bytes.
   void (*combine)(GemmType, const CombineShape &, const CombineOperands &,
                   void *workspace, Poller &);
+  /// Copies what another core has just written; its lines are this core's
+  /// alone afterwards (CombineShape::take).
+  void (*takeOver)(void *to, void *from, int64_t bytes, Poller &);
 };
 
 extern const RowsTable rowsTable_v2, rowsTable_v3, rowsTable_v4,

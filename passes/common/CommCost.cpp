@@ -7,8 +7,6 @@
 
 #include "common/CommCost.h"
 
-#include "common/CostBridge.h"
-
 #include <algorithm>
 
 using namespace mlir;
@@ -21,6 +19,7 @@ FailureOr<CommCost> CommCost::create(ModuleOp module, StringRef machine) {
     return failure();
   CommCost cost;
   cost.figures = model->machine();
+  cost.model = std::move(*model);
   return cost;
 }
 

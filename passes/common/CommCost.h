@@ -14,6 +14,7 @@
 #define CONCORD_PASSES_COMMON_COMMCOST_H
 
 #include "comm/Comm.h"
+#include "common/CostBridge.h"
 #include "concord/cost/Cost.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -38,6 +39,8 @@ public:
                      comm::DomainOp domain);
   /// Seconds to copy `bytes` within a rank.
   double copySeconds(double bytes) const;
+  /// Seconds that an operation computes; 0 for collectives and waits.
+  double computeSeconds(mlir::Operation *op) const { return model.compute(op); }
 
   /// Whether ranks are known to lie on several hosts, and where one lies.
   bool hasHosts() const { return figures.levels.size() > 1; }
@@ -48,6 +51,7 @@ public:
 private:
   const cost::Placement &placement(comm::DomainOp domain);
 
+  CostModel model;
   cost::Machine figures;
   llvm::DenseMap<mlir::Attribute, cost::Placement> placements; ///< by groups
 };

@@ -117,6 +117,27 @@ static double keyOf(StringRef description, StringRef key, double fallback) {
   return fallback;
 }
 
+static DType typeOf(Operation *op) {
+  for (Value value : op->getOperands())
+    if (auto shaped = dyn_cast<ShapedType>(value.getType()))
+      if (isa<FloatType>(shaped.getElementType()))
+        return fromMlirType(shaped.getElementType());
+  return DType::F32;
+}
+
+double CostModel::fusedProduct(comm::FusedOp op) const {
+  StringRef text = op.getDescription();
+  auto [head, product] = text.split("product=\"");
+  product = product.split('"').first;
+  if (product.empty())
+    return 0;
+  double m = keyOf(product, "m", 1), n = keyOf(product, "n", 1),
+         k = keyOf(product, "k", 1);
+  DType type = typeOf(op);
+  double bytes = (m * k + k * n + m * n) * static_cast<double>(dtypeSize(type));
+  return cost::compute(figures, 2 * m * n * k, bytes, type);
+}
+
 static double kernelFlops(comm::KernelOp op, double bytes) {
   StringRef text = op.getDescription();
   StringRef name = text.split(' ').first;
@@ -140,14 +161,6 @@ static double kernelFlops(comm::KernelOp op, double bytes) {
   }
   // Rows, elementwise and data movement: some arithmetic for every element.
   return bytes;
-}
-
-static DType typeOf(Operation *op) {
-  for (Value value : op->getOperands())
-    if (auto shaped = dyn_cast<ShapedType>(value.getType()))
-      if (isa<FloatType>(shaped.getElementType()))
-        return fromMlirType(shaped.getElementType());
-  return DType::F32;
 }
 
 double CostModel::compute(Operation *op) const {
@@ -184,9 +197,13 @@ double CostModel::compute(Operation *op) const {
   double bytes = 0;
   for (Value value : op->getOperands())
     bytes += typeBytes(value.getType());
-  if (auto kernel = dyn_cast<comm::KernelOp>(op))
+  if (auto kernel = dyn_cast<comm::KernelOp>(op)) {
+    // Says itself how long it takes.
+    if (kernel.getDescription().starts_with("busy "))
+      return keyOf(kernel.getDescription(), "ns", 0) * 1e-9;
     return cost::compute(figures, kernelFlops(kernel, bytes), bytes,
                          typeOf(op));
+  }
   if (auto generic = dyn_cast<linalg::LinalgOp>(op)) {
     double points = 1;
     for (int64_t extent : generic.getStaticLoopRanges())

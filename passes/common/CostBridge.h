@@ -45,6 +45,8 @@ public:
   /// or once where they are not known; a branch its longest arm); 0 for what
   /// costs nothing. Collectives inside are not counted.
   double compute(mlir::Operation *op) const;
+  /// The product that is part of a fused collective; 0 for none.
+  double fusedProduct(comm::FusedOp op) const;
 
 private:
   cost::Machine figures;

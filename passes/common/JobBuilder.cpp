@@ -85,6 +85,19 @@ LogicalResult Builder::block(Block &block, simulate::Program &program) {
       return op.emitOpError("is more than 8388608 steps into the program; a "
                             "loop is too long to be simulated");
     if (isa<comm::CollectiveOpInterface>(op)) {
+      // What a fused one computes comes before what it communicates.
+      if (auto fused = dyn_cast<comm::FusedOp>(op)) {
+        auto [at, fresh] = computations.try_emplace(&op);
+        if (fresh) {
+          at->second = {cost.fusedProduct(fused),
+                        static_cast<uint32_t>(program.names.size())};
+          program.names.push_back("fused gemm " +
+                                  describeLocation(op.getLoc()));
+        }
+        if (at->second.first > 0)
+          program.steps.push_back(
+              {Type::Compute, at->second.second, at->second.first});
+      }
       program.steps.push_back({Type::Issue, sites.lookup(&op), 0});
       continue;
     }

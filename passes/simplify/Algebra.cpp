@@ -104,6 +104,42 @@ bool Simplifier::moveEqual(Issue issue) {
   return true;
 }
 
+/// A constant of a foreign graph: its instruction, or a scalar one in all
+/// places.
+static comm::ComputeOp foreignConstant(Value value) {
+  auto compute = value.getDefiningOp<comm::ComputeOp>();
+  if (!compute || compute.getNumResults() != 1)
+    return {};
+  if (compute.getName() == "constant" && compute.getOperands().empty())
+    return compute;
+  if (compute.getName() != "broadcast" || compute.getOperands().size() != 1)
+    return {};
+  auto scalar = compute.getOperands()[0].getDefiningOp<comm::ComputeOp>();
+  auto type = dyn_cast<RankedTensorType>(compute.getOperands()[0].getType());
+  return scalar && scalar.getName() == "constant" &&
+                 scalar.getOperands().empty() && type && type.getRank() == 0
+             ? compute
+             : comm::ComputeOp();
+}
+
+/// What an all_gather along `dim` makes of the same elements on all members.
+static DenseElementsAttr gatherElements(DenseElementsAttr elements,
+                                        RankedTensorType type, int64_t dim) {
+  if (elements.isSplat())
+    return elements.resizeSplat(type);
+  auto values = llvm::to_vector(elements.getValues<Attribute>());
+  int64_t outer = 1;
+  for (int64_t i = 0; i < dim; ++i)
+    outer *= type.getDimSize(i);
+  int64_t part = static_cast<int64_t>(values.size()) / outer;
+  int64_t members = type.getDimSize(dim) / elements.getType().getDimSize(dim);
+  SmallVector<Attribute> all;
+  for (int64_t i = 0; i < outer; ++i)
+    for (int64_t m = 0; m < members; ++m)
+      all.append(values.begin() + i * part, values.begin() + (i + 1) * part);
+  return DenseElementsAttr::get(type, all);
+}
+
 /// The same on all members, and known: gathered here and now.
 bool Simplifier::foldConstant(Issue issue) {
   if (issue.kind() != CollectiveKind::all_gather)
@@ -118,25 +154,9 @@ bool Simplifier::foldConstant(Issue issue) {
       return refuse(issue, "keep-all_gather", "large-constant");
     if (StringRef why = whyNotAll(issue); !why.empty())
       return refuse(issue, "keep-all_gather", why);
-    DenseElementsAttr gathered;
-    if (elements.isSplat()) {
-      gathered = elements.resizeSplat(type);
-    } else {
-      auto values = llvm::to_vector(elements.getValues<Attribute>());
-      int64_t dim = issue.op.getCollectiveConcatDim(), outer = 1;
-      for (int64_t i = 0; i < dim; ++i)
-        outer *= type.getDimSize(i);
-      int64_t part = static_cast<int64_t>(values.size()) / outer;
-      int64_t members =
-          type.getDimSize(dim) / issue.inputType().getDimSize(dim);
-      SmallVector<Attribute> all;
-      for (int64_t i = 0; i < outer; ++i)
-        for (int64_t m = 0; m < members; ++m)
-          all.append(values.begin() + i * part,
-                     values.begin() + (i + 1) * part);
-      gathered = DenseElementsAttr::get(type, all);
-    }
-    folded = arith::ConstantOp::create(builder, loc, gathered);
+    folded = arith::ConstantOp::create(
+        builder, loc,
+        gatherElements(elements, type, issue.op.getCollectiveConcatDim()));
   } else if (auto fill = issue.input().getDefiningOp<linalg::FillOp>()) {
     Value scalar = fill.getInputs().front();
     if (!matchPattern(scalar, m_Constant()))
@@ -146,6 +166,36 @@ bool Simplifier::foldConstant(Issue issue) {
     Value init = tensor::EmptyOp::create(builder, loc, type.getShape(),
                                          type.getElementType());
     folded = linalg::FillOp::create(builder, loc, scalar, init).getResult(0);
+  } else if (comm::ComputeOp constant = foreignConstant(issue.input())) {
+    bool splat = !constant.getOperands().empty();
+    if (!splat && type.getNumElements() > kMaxFolded)
+      return refuse(issue, "keep-all_gather", "large-constant");
+    if (StringRef why = whyNotAll(issue); !why.empty())
+      return refuse(issue, "keep-all_gather", why);
+    // What the instruction's elements are is known for tables of integers only;
+    // others are repeated as they are.
+    auto known = constant->getAttrOfType<DenseElementsAttr>("value");
+    int64_t dim = issue.op.getCollectiveConcatDim();
+    int64_t members = type.getDimSize(dim) / issue.inputType().getDimSize(dim);
+    bool repeat = !splat && !known;
+    SmallVector<Value> operands(constant.getOperands());
+    if (repeat)
+      operands.assign(static_cast<size_t>(members), issue.input());
+    auto bytes = [&](uint64_t count) {
+      return count ? builder.getI64IntegerAttr(static_cast<int64_t>(count))
+                   : IntegerAttr();
+    };
+    auto made = comm::ComputeOp::create(
+        builder, loc, TypeRange(type),
+        repeat ? builder.getStringAttr("concatenate") : constant.getNameAttr(),
+        operands, nullptr, bytes(repeat ? tensorBytes(type) : 0),
+        bytes(repeat || splat ? tensorBytes(type) : 0), nullptr, nullptr,
+        nullptr, nullptr);
+    if (repeat)
+      made->setAttr("dim", builder.getI64IntegerAttr(dim));
+    if (known)
+      made->setAttr("value", gatherElements(known, type, dim));
+    folded = made.getResult(0);
   } else {
     return false;
   }

@@ -20,6 +20,9 @@
 // or, where a gather feeds the product, consume: what lies with a member that
 // has published is used where it lies. One more tick says that a member has
 // finished; when all have, nobody reads or writes another's memory any more.
+// Results that were left in the members' shared operands are collected then: a
+// member's share as soon as that member has finished, since from then on it
+// touches nobody's memory, and no third one ever touches that share.
 //
 // Between the sequences a member stays `kAhead` parts ahead of what it
 // combines: the part that it waits for was then produced a while ago, and still
@@ -376,9 +379,14 @@ Progress concord::rt::advanceFused(Op &op) {
     [[fallthrough]];
   }
   case Op::State::Settle:
-    for (; op.seen < comm.size; ++op.seen)
-      if (op.seen != comm.me && tickOf(comm, op.seen) < comm.tick)
+    for (; op.seen < comm.size; ++op.seen) {
+      if (op.seen == comm.me)
+        continue;
+      if (tickOf(comm, op.seen) < comm.tick)
         return Progress::Blocked;
+      if (f.info.collects && !step(op, CONCORD_STEP_COLLECT, op.seen, 0))
+        return Progress::Done;
+    }
     for (uint32_t i = 0; i < f.info.num_operands; ++i)
       if (f.foreign[i] && f.info.written >> i & 1)
         std::memcpy(f.foreign[i], f.pointers[i], f.info.operand_bytes[i]);

@@ -13,23 +13,32 @@
  * sums, as the computation around would. A read and a write take two steps, so that
  * one that is disturbed is seen.
  *
+ * EXCHANGE: the result goes into the members' partial sums instead, which nobody
+ * needs any more, and each member takes a share from its own as soon as the share's
+ * owner has finished.
  * PLAIN: no product; the partial sums are complete when a member publishes.
  * GATHER: what a member has published is used by the others where it lies.
  *
  * check: N=2 PARTS=1 OPS=2
  * check: N=2 PARTS=2 OPS=2
  * check: N=3 PARTS=1 OPS=1
+ * check: N=2 PARTS=2 OPS=2 EXCHANGE
+ * check: N=2 PARTS=1 OPS=3 EXCHANGE
+ * check: N=3 PARTS=1 OPS=1 EXCHANGE
  * check: N=2 PARTS=1 OPS=3 PLAIN
  * check: N=3 PARTS=1 OPS=1 PLAIN
  * check: N=2 PARTS=1 OPS=3 GATHER
  * mutant: N=2 PARTS=2 OPS=2 NO_TICK       (combines without looking at ticks)
  * mutant: N=2 PARTS=1 OPS=2 TICK_FIRST    (the tick comes before the part)
  * mutant: N=2 PARTS=2 OPS=2 NO_SETTLE     (returns without waiting for all)
+ * mutant: N=2 PARTS=2 OPS=2 EXCHANGE NO_SETTLE (collects at once)
+ * mutant: N=2 PARTS=2 OPS=2 EXCHANGE NO_TICK
  * mutant: N=2 PARTS=1 OPS=3 PLAIN NO_ENTER  (combines before all have published)
  * mutant: N=2 PARTS=1 OPS=3 GATHER NO_SETTLE
  * mutant: N=3 PARTS=1 OPS=1 OWN_ORDER     (counts parts in another order)
  */
 #define ALL (N * PARTS)
+#define RESULT 100 /* partial[] holds the result of operation s + RESULT */
 
 typedef Member {
   byte sequence;     /* published */
@@ -120,6 +129,17 @@ proctype member(byte me) {
           for (i : 0 .. N - 1) {
             assert(m[i].partial[at] == s);
           }
+#ifdef EXCHANGE
+          m[me].result[at] = s;
+          for (i : 0 .. N - 1) {
+            if
+            :: i != me ->
+               assert(m[i].partial[at] == s);
+               m[i].partial[at] = s + RESULT
+            :: else
+            fi
+          }
+#else
           for (i : 0 .. N - 1) {
             m[i].result[at] = 0;
             m[i].result[at] = s;
@@ -127,6 +147,7 @@ proctype member(byte me) {
           for (i : 0 .. N - 1) {
             assert(m[i].partial[at] == s);
           }
+#endif
           finished++
        :: else ->
           /* waits: some flag has to change before it looks again */
@@ -150,10 +171,26 @@ proctype member(byte me) {
 #endif
 #ifndef NO_SETTLE
     base = m[me].tick;
-    for (i : 0 .. N - 1) {
-      (m[i].tick >= base);
-    }
 #endif
+    for (i : 0 .. N - 1) {
+      skip;
+#ifndef NO_SETTLE
+      (m[i].tick >= base);
+#endif
+#ifdef EXCHANGE
+      if
+      :: i != me ->
+         for (p : 0 .. PARTS - 1) {
+           at = i * PARTS + p;
+           assert(m[me].partial[at] == s + RESULT);
+           m[me].result[at] = 0;
+           assert(m[me].partial[at] == s + RESULT);
+           m[me].result[at] = s
+         }
+      :: else
+      fi
+#endif
+    }
     for (i : 0 .. ALL - 1) {
       assert(m[me].result[i] == s);
     }

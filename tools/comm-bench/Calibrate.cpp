@@ -5,8 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Measures flags, memory and every collective, fits lines to their times, and
-// writes the calibration that passes and comm-opt read (docs/cost-model.md).
+// Measures flags, memory, products and every collective, fits lines to their
+// times, and writes the calibration that passes and comm-opt read
+// (docs/cost-model.md).
+//
+// A collective is measured as it stands in a program: its input was just
+// written, and its output is read afterwards. What it adds to such a step is
+// its time. Between caches that is not what a loop of collectives takes: the
+// writer of the input has to win back the lines that its peers have read.
 //
 //===----------------------------------------------------------------------===//
 
@@ -125,26 +131,71 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
               machine.dram.core * 1e-9, machine.dram.node * 1e-9);
   std::fflush(stdout);
 
-  double flag = 0, issue = 0;
+  if (options.ranks > 1) {
+    std::vector<double> stores;
+    for (int round = 0; round < options.rounds; ++round)
+      stores.push_back(
+          driver.special(kContended, Call(), {2000}).numbers.at(0).at(0));
+    machine.contended = median(stores);
+    std::printf("# stores to lines that another core has read: %.1f GB/s\n",
+                machine.contended * 1e-9);
+  }
+  for (auto [type, dtype] :
+       {std::pair{int32_t(CONCORD_DTYPE_F32), DType::F32},
+        std::pair{int32_t(CONCORD_DTYPE_F64), DType::F64},
+        std::pair{int32_t(CONCORD_DTYPE_F16), DType::F16},
+        std::pair{int32_t(CONCORD_DTYPE_BF16), DType::BF16}}) {
+    // The size of a layer of a small transformer.
+    double slowest = INFINITY;
+    for (auto &numbers :
+         driver.special(kProduct, Call(), {uint64_t(type), 256, 512, 512})
+             .numbers)
+      if (numbers.at(0) > 0)
+        slowest = std::min(slowest, numbers[0]);
+    if (!std::isfinite(slowest))
+      continue;
+    machine.flops[dtype] = slowest;
+    std::printf("# products in %s: %.1f Gflop/s a rank\n",
+                std::string(dtypeName(dtype)).c_str(), slowest * 1e-9);
+  }
+  std::fflush(stdout);
+
+  // A flag, and what issuing takes beside it.
+  Meter meter(options, driver);
+  options.kind = kAllReduce;
+  options.groupSize = options.ranks;
+  Row small = meter.measure(std::max<uint64_t>(options.from, 4 * all),
+                            CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM);
+  double flag = small.flag;
+  double issue = std::max(small.outOfPlace.time - small.flag, 0.01);
   for (int32_t kind : {kAllReduce, kAllGather, kReduceScatter, kAllToAll,
                        kBroadcast, kReduce, kGather, kScatter, kPermute}) {
-    options.kind = kind;
-    options.groupSize = options.ranks;
     bool reduces =
         kind == kAllReduce || kind == kReduceScatter || kind == kReduce;
-    Meter meter(options, driver);
+    bool divided = wideInput(kind) || wideOutput(kind);
     std::vector<std::pair<uint64_t, double>> measured;
     for (uint64_t bytes = std::max<uint64_t>(options.from, 4 * all);
          bytes <= options.to; bytes *= 4) {
-      Row row = meter.measure(bytes, CONCORD_DTYPE_F32,
-                              reduces ? CONCORD_REDUCTION_SUM
-                                      : CONCORD_REDUCTION_NONE);
-      measured.push_back({row.bytes, row.outOfPlace.time});
-      if (kind == kAllReduce) {
-        flag = row.flag;
-        if (measured.size() == 1)
-          issue = std::max(row.outOfPlace.time - row.flag, 0.01);
+      Call call;
+      call.kind = kind;
+      call.type = CONCORD_DTYPE_F32;
+      call.reduction = reduces ? CONCORD_REDUCTION_SUM : CONCORD_REDUCTION_NONE;
+      call.count = bytes / 4 / (divided ? all : 1);
+      uint64_t chunk = call.count * 4;
+      std::vector<double> rounds;
+      for (int round = 0; round < options.rounds; ++round) {
+        Answer answer =
+            driver.special(kCycle, call,
+                           {wideInput(kind) ? chunk * all : chunk,
+                            wideOutput(kind) ? chunk * all : chunk, 3000});
+        double with = 0, without = 0;
+        for (auto &numbers : answer.numbers) {
+          with = std::max(with, numbers.at(0));
+          without = std::max(without, numbers.at(1));
+        }
+        rounds.push_back(std::max(with - without, 0.01));
       }
+      measured.push_back({chunk * (divided ? all : 1), median(rounds)});
     }
     cost::Curve curve;
     curve.kind = plan::Kind(kind);
@@ -167,9 +218,10 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
   machine.issueSeconds = issue * 1e-6;
   machine.inlineBytes = 1024;
   machine.name = std::to_string(machine.coresPerHost) + " cores of this host";
-  machine.validated =
-      std::to_string(options.from) + " B to " + std::to_string(options.to) +
-      " B, " + std::to_string(options.ranks) + " ranks, rotating buffers";
+  machine.validated = std::to_string(options.from) + " B to " +
+                      std::to_string(options.to) + " B, " +
+                      std::to_string(options.ranks) +
+                      " ranks, inputs just written and outputs read";
   writeFile(given.calibrateFile, cost::writeCalibration(machine));
   // What is written has to be read.
   cost::Machine again;

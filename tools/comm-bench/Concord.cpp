@@ -14,6 +14,7 @@
 
 #include "Concord.h"
 #include "concord/concord.h"
+#include "concord/kernel.h"
 
 #include "../../bench/peers/Station.h"
 
@@ -158,8 +159,9 @@ public:
     if (!address.split.empty() && splitColor(address.split, worldMe, color))
       check(concord_comm_split(world, color, worldMe, nullptr, &group));
     check(concord_comm_rank(group, &me, &ranks));
-    void *page = ::mmap(nullptr, sizeof(Flag) * 64, PROT_READ | PROT_WRITE,
-                        MAP_SHARED, flagsFd, 0);
+    static_assert(sizeof(Flag) * 64 == kFlagBytes);
+    void *page = ::mmap(nullptr, kFlagBytes + kSharedBytes,
+                        PROT_READ | PROT_WRITE, MAP_SHARED, flagsFd, 0);
     if (page == MAP_FAILED) {
       std::perror("comm-bench: mmap of the flags");
       std::_Exit(1);
@@ -209,6 +211,12 @@ public:
       check(concord_comm_last_form(group, text, sizeof text));
       return std::vector<double>(text, text + std::strlen(text));
     }
+    case kCycle:
+      return cycle(call, a[0], a[1], double(a[2]));
+    case kContended:
+      return {contended(double(a[0]))};
+    case kProduct:
+      return {product(int32_t(a[0]), a[1], a[2], a[3])};
     default:
       return {};
     }
@@ -308,6 +316,111 @@ private:
       numbers.push_back(working ? double(n) * (triad ? 3 : 2) : 0);
     }
     return numbers;
+  }
+
+  static void writeAll(char *at, uint64_t bytes) {
+    std::memset(at, 0x3c, bytes); // a number in every type
+    asm volatile("" : : "r"(at) : "memory");
+  }
+  static void readAll(const char *at, uint64_t bytes) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i + 8 <= bytes; i += 64)
+      sum += *reinterpret_cast<const uint64_t *>(at + i);
+    asm volatile("" : : "r"(sum));
+  }
+
+  std::vector<double> cycle(const Call &call, uint64_t inBytes,
+                            uint64_t outBytes, double spend) {
+    std::vector<double> numbers;
+    for (bool communicates : {true, false}) {
+      std::vector<double> times;
+      auto step = [&] {
+        writeAll(buffers[0], inBytes);
+        if (communicates)
+          issue(group, call, buffers[0], buffers[1], nullptr);
+        readAll(buffers[1], outBytes);
+      };
+      for (int i = 0; i < 3; ++i)
+        step();
+      barrier();
+      double began = microseconds();
+      step();
+      // All ranks take as many steps.
+      double each = std::max(microseconds() - began, 0.1);
+      uint64_t steps = uint64_t(std::clamp(spend / each, 5.0, 2000.0));
+      check(concord_all_reduce(world, &steps, &steps, 1, CONCORD_DTYPE_U64,
+                               CONCORD_REDUCTION_MIN, nullptr));
+      for (uint64_t i = 0; i < steps; ++i) {
+        barrier();
+        began = microseconds();
+        step();
+        times.push_back(microseconds() - began);
+      }
+      std::nth_element(times.begin(), times.begin() + long(times.size() / 2),
+                       times.end());
+      numbers.push_back(times[times.size() / 2]);
+    }
+    return numbers;
+  }
+
+  double contended(double spend) {
+    char *shared = reinterpret_cast<char *>(flags) + kFlagBytes;
+    std::vector<double> times;
+    if (worldRanks < 2)
+      return 0;
+    for (int i = 0; i < int(spend / 50) + 9; ++i) {
+      if (worldMe == 1)
+        readAll(shared, kSharedBytes);
+      barrier();
+      double began = microseconds();
+      if (worldMe == 0)
+        writeAll(shared, kSharedBytes);
+      times.push_back(microseconds() - began);
+      barrier();
+    }
+    std::nth_element(times.begin(), times.begin() + long(times.size() / 2),
+                     times.end());
+    return double(kSharedBytes) / times[times.size() / 2] * 1e6;
+  }
+
+  double product(int32_t dtype, uint64_t m, uint64_t n, uint64_t k) {
+    const char *name = dtype == CONCORD_DTYPE_F64    ? "f64"
+                       : dtype == CONCORD_DTYPE_F16  ? "f16"
+                       : dtype == CONCORD_DTYPE_BF16 ? "bf16"
+                                                     : "f32";
+    std::string text = std::string("gemm dtype=") + name +
+                       " k=" + std::to_string(k) + " m=" + std::to_string(m) +
+                       " n=" + std::to_string(n) + " packed=1";
+    concord_kernel *kernel = nullptr;
+    concord_kernel_info info{};
+    info.struct_size = sizeof info;
+    if (concord_kernel_create(text.c_str(), &kernel, &info) != 0)
+      return 0;
+    auto buffer = [](uint64_t bytes) {
+      void *at = nullptr;
+      if (::posix_memalign(&at, 4096, bytes + 64) != 0)
+        check(CONCORD_ERROR_OUT_OF_MEMORY);
+      std::memset(at, 0, bytes + 64);
+      return at;
+    };
+    uint64_t es = typeSize(dtype);
+    void *pointers[3] = {buffer(m * k * es), buffer(info.packed_weight_bytes),
+                         buffer(m * n * es)};
+    void *workspace = buffer(info.workspace_bytes);
+    bool working = worldMe < int(std::thread::hardware_concurrency());
+    double best = INFINITY;
+    barrier();
+    for (int i = 0; working && i < 40; ++i) {
+      double began = microseconds();
+      concord_kernel_run(kernel, pointers, workspace);
+      best = std::min(best, microseconds() - began);
+    }
+    barrier();
+    for (void *at : pointers)
+      std::free(at);
+    std::free(workspace);
+    concord_kernel_destroy(kernel);
+    return working ? 2e6 * double(m) * double(n) * double(k) / best : 0;
   }
 
   double flagLatency() {

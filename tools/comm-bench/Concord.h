@@ -37,7 +37,20 @@ enum Special : uint32_t {
   kPair,
   /// Numbers: the characters of how and why the last operation was done so.
   kExplain,
+  /// The call in a program that writes its input and reads its output in every
+  /// step. arguments: bytes of the input, of the output, microseconds to
+  /// spend. Numbers: median step with and without the call.
+  kCycle,
+  /// arguments: microseconds to spend. Numbers of rank 0: bytes per second at
+  /// which it stores what rank 1 has just read.
+  kContended,
+  /// A matrix product on all ranks that have a core. arguments: dtype, m, n, k,
+  /// microseconds to spend. Numbers: operations per second, or 0.
+  kProduct,
 };
+/// Bytes behind the flags that ranks 0 and 1 share.
+constexpr uint64_t kSharedBytes = 128 << 10;
+constexpr uint64_t kFlagBytes = 128 * 64;
 
 constexpr int kNumMethods = 5;
 extern const char *const kMethodNames[kNumMethods];

@@ -110,7 +110,7 @@ std::vector<std::string> Driver::addressOf(size_t team) const {
 void Driver::startConcord() {
   teams.push_back({"concord", "", {}, {}});
   flags = ::memfd_create("comm-bench flags", 0); // the ranks inherit it
-  if (flags < 0 || ::ftruncate(flags, 64 * 128) != 0)
+  if (flags < 0 || ::ftruncate(flags, kFlagBytes + kSharedBytes) != 0)
     throw Failure(std::string("no memory for flags: ") + std::strerror(errno));
   char self[4096];
   ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);

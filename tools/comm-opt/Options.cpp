@@ -90,6 +90,15 @@ static bool addAxis(Mesh &mesh, StringRef name, int64_t size,
   return true;
 }
 
+bool hasCompileOptions() {
+  return meshOption.getNumOccurrences() || tpOption.getNumOccurrences() ||
+         dpOption.getNumOccurrences() || ppOption.getNumOccurrences() ||
+         epOption.getNumOccurrences() || microOption.getNumOccurrences() ||
+         worldOption.getNumOccurrences() || dimOption.getNumOccurrences() ||
+         shapeOption.getNumOccurrences() || constOption.getNumOccurrences() ||
+         groupTypeOption.getNumOccurrences();
+}
+
 CompileOptions collectCompileOptions(std::string &error) {
   CompileOptions options;
   StringRef key, value;

@@ -28,6 +28,9 @@ struct CompileOptions {
   std::vector<onnx::BoundedDim> bounded;
 };
 
+/// Whether the command line says anything that CompileOptions holds.
+bool hasCompileOptions();
+
 /// Collects the options from the command line; sets `error` on a bad one.
 CompileOptions collectCompileOptions(std::string &error);
 

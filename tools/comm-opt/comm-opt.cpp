@@ -713,6 +713,62 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   return writeOutput(*module);
 }
 
+/// Sets or drops the mark that makes passes explain, on each module that
+/// MlirOptMain reads by itself.
+struct ExplainPass : public PassWrapper<ExplainPass, OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExplainPass)
+  explicit ExplainPass(bool on) : on(on) {}
+  StringRef getArgument() const override { return "comm-explain"; }
+  StringRef getDescription() const override {
+    return "Let the passes up to the next one explain what they do";
+  }
+  void runOnOperation() override {
+    if (on)
+      getOperation()->setAttr("comm.explain", UnitAttr::get(&getContext()));
+    else
+      getOperation()->removeAttr("comm.explain");
+  }
+  bool on;
+};
+
+/// The test modes of mlir-opt, in mlir-opt's own driver: MLIR in, MLIR out, one
+/// module after the other. What that driver cannot do is refused.
+LogicalResult runTestMode(DialectRegistry &registry,
+                          MlirOptMainConfig &config) {
+  const std::pair<bool, StringRef> refused[] = {
+      {emit != "mlir", "--emit"},
+      {!importAs.empty() && importAs != "mlir", "--import"},
+      {summaryOption, "--comm-summary"},
+      {simulateOption, "--simulate"},
+      {!reportOption.empty(), "--report"},
+      {hasCompileOptions(), "an option that says for which mesh and shapes a "
+                            "model is compiled"}};
+  for (auto [given, name] : refused)
+    if (given)
+      return fail(name + " goes with neither --split-input-file nor "
+                         "--verify-diagnostics; give one module at a time");
+  if (explainOption) {
+    MlirOptMainConfig plain = config;
+    config.setPassPipelineSetupFn([plain](PassManager &manager) {
+      manager.addPass(std::make_unique<ExplainPass>(true));
+      if (failed(plain.setupPassPipeline(manager)))
+        return failure();
+      manager.addPass(std::make_unique<ExplainPass>(false));
+      return success();
+    });
+  }
+  std::string message;
+  auto input = openInputFile(inputFile, &message);
+  auto output = openOutputFile(outputFile, &message);
+  if (!input || !output)
+    return fail(message);
+  LogicalResult result =
+      MlirOptMain(output->os(), std::move(input), registry, config);
+  if (succeeded(result))
+    output->keep();
+  return result;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -746,18 +802,7 @@ int main(int argc, char **argv) {
     printRegisteredPasses();
     return 0;
   }
-  // Test modes of mlir-opt run in mlir-opt's own driver.
-  if (config.shouldVerifyDiagnostics() || !config.inputSplitMarker().empty()) {
-    std::string message;
-    auto input = openInputFile(inputFile, &message);
-    auto output = openOutputFile(outputFile, &message);
-    if (!input || !output)
-      return asMainReturnCode(fail(message));
-    LogicalResult result =
-        MlirOptMain(output->os(), std::move(input), registry, config);
-    if (succeeded(result))
-      output->keep();
-    return asMainReturnCode(result);
-  }
+  if (config.shouldVerifyDiagnostics() || !config.inputSplitMarker().empty())
+    return asMainReturnCode(runTestMode(registry, config));
   return asMainReturnCode(run(registry, config));
 }

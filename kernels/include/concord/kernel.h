@@ -80,14 +80,16 @@ int32_t concord_kernel_run(const concord_kernel *kernel, void *const *pointers,
  * one into the shared operand; needs nothing of others combine(part) finish a
  * part of the own share: reads all members' shared operand, writes the written
  * operands consume(owner, part)  compute from the owner's shared operand where
- * it lies
+ * it lies collect(owner)        take the owner's share of the result, which it
+ * wrote into this member's shared operand; nobody else touches that any more
  *
  * Operands are dense. `run` of such a kernel returns an error. */
 
 enum {
   CONCORD_STEP_PRODUCE = 0,
   CONCORD_STEP_COMBINE = 1,
-  CONCORD_STEP_CONSUME = 2
+  CONCORD_STEP_CONSUME = 2,
+  CONCORD_STEP_COLLECT = 3
 };
 
 #define CONCORD_FUSED_MAX_OPERANDS 16
@@ -104,7 +106,8 @@ typedef struct concord_fused_info {
   uint32_t shared;   /* operand (inputs, then outputs) that others read */
   uint32_t written;  /* bit i: operand i is written by others, too */
   uint32_t num_operands; /* without the workspace */
-  uint32_t reserved;
+  uint32_t
+      collects; /* 1: when all have combined, others' shares are collected */
   uint64_t identity; /* hash of the description */
   uint64_t count;    /* as in the plan table */
   uint64_t workspace_bytes;

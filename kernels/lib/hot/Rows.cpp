@@ -188,6 +188,17 @@ void normRows(const NormShape &s, const NormOperands &o,
   }
 }
 
+/// Store `bytes` of what lies at `from` to where it lies, 64 at the most; the
+/// compiler must not see that nothing changes. A word of a line is enough.
+INLINE void giveBack(void *from, int64_t bytes) {
+  if (bytes >= 4) {
+    uint32_t word;
+    __builtin_memcpy(&word, from, sizeof word);
+    asm volatile("" : "+r"(word));
+    __builtin_memcpy(from, &word, sizeof word);
+  }
+}
+
 /// Copy a finished row to where it belongs.
 INLINE void deliver(void *to, const void *from, int64_t bytes, bool stream) {
 #if defined(__x86_64__)
@@ -228,30 +239,55 @@ void combineRows(const CombineShape &s, const CombineOperands &o,
   auto load = [](const T *from, int64_t left) {
     return left >= W ? L::load(from) : L::load(from, left);
   };
+  auto store = [](T *to, V v, int64_t left) {
+    if (left >= W)
+      L::store(to, v);
+    else
+      L::store(to, v, left);
+  };
+  // Rows that go past the caches are put together first, so that whole lines
+  // are stored.
+  auto storeAll = [&](void *const *targets, int count, int64_t at, int64_t j,
+                      V v, int64_t left) {
+    if (s.stream)
+      return store(out + j, v, left);
+    for (int t = 0; t < count; ++t)
+      store(static_cast<T *>(targets[t]) + at + j, v, left);
+  };
+  auto deliverAll = [&](void *const *targets, int count, int64_t at) {
+    for (int t = 0; s.stream && t < count; ++t)
+      deliver(static_cast<T *>(targets[t]) + at, out, bytes, true);
+  };
+  void *const *plain = s.norm ? o.sum : o.y;
+  const int plainTargets = !plain[0] ? 0 : s.norm ? s.sumTargets : s.yTargets;
   for (int64_t r = 0; r < s.rows; ++r) {
     const int64_t at = r * s.ld;
-    const T *first = static_cast<const T *>(o.parts[0]) + at;
     for (int64_t j = 0; j < s.cols; j += W) {
       int64_t left = s.cols - j;
-      V v = load(first + j, left);
-      for (int m = 1; m < s.members; ++m)
-        v = v + load(static_cast<const T *>(o.parts[m]) + at + j, left);
+      V v = V(S(0));
+      for (int m = 0; m < s.members; ++m) {
+        T *from = static_cast<T *>(o.parts[m]) + at + j;
+        V part = load(from, left);
+        v = m ? v + part : part;
+        if (s.take && m != s.me)
+          giveBack(from, least(W, left) * int64_t(sizeof(T)));
+      }
       if (bias)
         v = v + load(bias + j, left);
       if (residual)
         v = v + load(residual + at + j, left);
-      LS::store(row + j, v); // lanes past the end are 0
-      if (!s.norm || o.sum[0]) {
-        if (left >= W)
-          L::store(out + j, v);
-        else
-          L::store(out + j, v, left);
+      if (plainTargets)
+        storeAll(plain, plainTargets, at, j, v, left);
+      if (s.norm) {
+        if (s.rounded) {
+          store(out + j, v, left);
+          v = load(out + j, left);
+        }
+        LS::store(row + j, v); // lanes past the end are 0
       }
     }
-    void *const *plain = s.norm ? o.sum : o.y;
-    if (plain[0])
-      for (int t = 0; t < s.targets; ++t)
-        deliver(static_cast<T *>(plain[t]) + at, out, bytes, s.stream);
+    if (plainTargets)
+      deliverAll(plain, plainTargets, at);
     if (s.norm) {
       S mean = 0;
       if (!s.rms)
@@ -272,13 +308,9 @@ void combineRows(const CombineShape &s, const CombineOperands &o,
           v = v * load(gamma + j, left);
         if (beta)
           v = v + load(beta + j, left);
-        if (left >= W)
-          L::store(out + j, v);
-        else
-          L::store(out + j, v, left);
+        storeAll(o.y, s.yTargets, at, j, v, left);
       }
-      for (int t = 0; t < s.targets; ++t)
-        deliver(static_cast<T *>(o.y[t]) + at, out, bytes, s.stream);
+      deliverAll(o.y, s.yTargets, at);
     }
     poller.work(s.cols * (1 + s.members) / 4 + 10);
   }
@@ -287,6 +319,18 @@ void combineRows(const CombineShape &s, const CombineOperands &o,
   if (s.stream)
     _mm_sfence();
 #endif
+}
+
+void takeOver(void *to, void *from, int64_t bytes, Poller &poller) {
+  char *target = static_cast<char *>(to), *source = static_cast<char *>(from);
+  constexpr int64_t kPiece = 16 << 10;
+  for (int64_t at = 0; at < bytes; at += kPiece) {
+    int64_t end = least(at + kPiece, bytes);
+    for (int64_t i = at; i + 64 <= end; i += 64)
+      giveBack(source + i, 64);
+    __builtin_memcpy(target + at, source + at, size_t(end - at));
+    poller.work(kPiece / 4);
+  }
 }
 
 void combine(GemmType type, const CombineShape &s, const CombineOperands &o,
@@ -336,6 +380,7 @@ void norm(GemmType type, const NormShape &s, const NormOperands &o,
 } // namespace
 
 extern const RowsTable CONCORD_HOT_TABLE(rowsTable);
-const RowsTable CONCORD_HOT_TABLE(rowsTable) = {softmax, norm, combine};
+const RowsTable CONCORD_HOT_TABLE(rowsTable) = {softmax, norm, combine,
+                                                takeOver};
 
 } // namespace concord::kernels

@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "concord/concord.h"
+#include "concord/dtype.h"
 #include "concord/launch.h"
 
 #include <algorithm>
@@ -97,7 +98,16 @@ static void load(concord_context *context, const char *path, Program &program,
     check(concord_program_input(program.handle, i, &entry), path);
     void *data = nullptr;
     check(concord_program_input_data(program.handle, i, &data), path);
-    uint64_t element = entry.dtype == CONCORD_DTYPE_F32 ? 4 : 2;
+    uint64_t element =
+        concord::dtypeSize(static_cast<concord::DType>(entry.dtype));
+    if (entry.dtype != CONCORD_DTYPE_F32 && entry.dtype != CONCORD_DTYPE_F16 &&
+        entry.dtype != CONCORD_DTYPE_BF16) {
+      // Masks, and indices into tables: one is good for both.
+      std::memset(data, 0, entry.local_bytes);
+      for (uint64_t j = 0; j < entry.local_bytes; j += element)
+        static_cast<char *>(data)[j] = 1;
+      continue;
+    }
     for (uint64_t j = 0; j < entry.local_bytes / element; ++j) {
       // A replicated input is the same at all ranks.
       bool same = std::strstr(entry.sharding_json, "replicated");

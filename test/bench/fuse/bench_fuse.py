@@ -18,7 +18,9 @@ refuses, at most 1.02 x unfused. all_reduce + residual + norm is at least 1.5 ti
 as fast as apart once it has left the cache. A pair that comm-fuse refuses is printed
 as refused and counted; it is no fused row.
 
---quick takes short turns and few rows, and says that its figures do not count.
+--only takes a part of the rows: norms, or one of the pairs' kinds, with :f32 or
+:bf16 behind it. --quick takes short turns and few rows, and says that its figures
+do not count.
 """
 
 import argparse
@@ -34,7 +36,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-BIN = os.path.join(ROOT, "build", "bin")
+BIN = os.environ.get("CONCORD_BIN", os.path.join(ROOT, "build", "bin"))
 BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 MIB = 1 << 20
 
@@ -157,7 +159,7 @@ def kernel_workspace(text, cache={}):
     import ctypes
     if text in cache:
         return cache[text]
-    library = ctypes.CDLL(os.path.join(ROOT, "build", "lib", "libconcord.so"))
+    library = ctypes.CDLL(os.path.join(BIN, "..", "lib", "libconcord.so"))
 
     class Info(ctypes.Structure):
         _fields_ = [("struct_size", ctypes.c_uint32),
@@ -299,6 +301,11 @@ def bench_pair(table, pair, wanted, folder, rounds, seconds):
               1e-5 if pair.dtype == "f32" else 2e-2)
 
 
+def wants(options, kind, dtype):
+    return not options.only or any(
+        part in (kind, f"{kind}:{dtype}") for part in options.only)
+
+
 def bench_pairs(table, options, folder):
     rounds, seconds = (3, 0.05) if options.quick else (9, 0.3)
     ladder = [16, 32, 64, 128, 256, 512, 1024, 2048]
@@ -307,6 +314,8 @@ def bench_pairs(table, options, folder):
     dtypes = ["f32"] if options.quick else ["f32", "bf16"]
     for dtype in dtypes:
         for kind, m, n in shapes[:1] if options.quick else shapes:
+            if not wants(options, kind, dtype):
+                continue
             shares = {}
             for k in ladder[1::3] if options.quick else ladder:
                 # What is gathered is A: its width is what K is elsewhere.
@@ -328,6 +337,8 @@ def bench_norms(table, options, folder):
     cases = [("f32", 16, 768), ("f32", 128, 768), ("f32", 1024, 1024),
              ("f32", 8192, 1024), ("bf16", 8192, 2048)]
     for dtype, rows, cols in cases[2:3] if options.quick else cases:
+        if not wants(options, "norms", dtype):
+            continue
         for kind in ("rmsnorm", "layernorm"):
             text = norm_module(dtype, rows, cols, kind)
             fused, why = compile_program(text, folder, "fused", "")
@@ -357,6 +368,7 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-J", "--json")
+    parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     table = Table()
@@ -368,6 +380,8 @@ def main():
         print(f"bench fuse: {error}")
         return 1
     table.show()
+    if options.only:
+        print("--only: a part of the rows")
     if options.quick:
         print("--quick: too few steps for the figures to count")
     if options.json:

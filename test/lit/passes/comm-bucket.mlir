@@ -95,4 +95,68 @@ module attributes {comm.world = 4 : i64} {
     %c = comm.all_reduce @tp sum ins(%z : tensor<10xf32>) outs(%e : tensor<10xf32>) -> tensor<10xf32>
     return %a, %b, %c : tensor<10xf32>, tensor<10xf32>, tensor<10xf32>
   }
+
+  // Started: begun with the last, waited for with the first; what computes between
+  // hides nothing that is worth the latency of another operation.
+  // CHECK-LABEL: func.func @started
+  // CHECK: linalg.exp
+  // CHECK: %[[B:.*]] = tensor.insert_slice %{{.*}} into %{{.*}}[4] [3] [1] : tensor<3xf32> into tensor<7xf32>
+  // CHECK: %[[E:.*]] = tensor.empty() : tensor<7xf32>
+  // CHECK: %[[F:.*]] = comm.start all_reduce @tp ins(%[[B]] : tensor<7xf32>) outs(%[[E]] : tensor<7xf32>) {reduction = 1 : i32}
+  // CHECK-NOT: comm.start
+  // CHECK: linalg.log
+  // CHECK: %[[W:.*]] = comm.wait %[[F]] ins(%[[B]] : tensor<7xf32>) outs(%[[E]] : tensor<7xf32>)
+  // CHECK: tensor.extract_slice %[[W]][0] [4] [1]
+  // CHECK: tensor.extract_slice %[[W]][4] [3] [1]
+  // CHECK-NOT: comm.wait
+  // CHECK: return
+  // WHY-DAG: explain: comm-bucket bucket-all_reduce {{.*}} reason=latency domain=@tp members=2 bytes=28 growth_bytes=56 in_place=1 copied_bytes=40
+  func.func @started(%x: tensor<4xf32>, %y: tensor<3xf32>) -> (tensor<4xf32>, tensor<3xf32>, tensor<4xf32>) {
+    %e = tensor.empty() : tensor<4xf32>
+    %g = tensor.empty() : tensor<4xf32>
+    %f = tensor.empty() : tensor<3xf32>
+    %n = linalg.exp ins(%x : tensor<4xf32>) outs(%g : tensor<4xf32>) -> tensor<4xf32>
+    %0 = comm.start all_reduce @tp ins(%n : tensor<4xf32>) outs(%e : tensor<4xf32>) {reduction = 1 : i32}
+    %1 = comm.start all_reduce @tp ins(%y : tensor<3xf32>) outs(%f : tensor<3xf32>) {reduction = 1 : i32}
+    %m = linalg.log ins(%x : tensor<4xf32>) outs(%g : tensor<4xf32>) -> tensor<4xf32>
+    %a = comm.wait %0 ins(%n : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    %b = comm.wait %1 ins(%y : tensor<3xf32>) outs(%f : tensor<3xf32>) -> tensor<3xf32>
+    return %a, %b, %m : tensor<4xf32>, tensor<3xf32>, tensor<4xf32>
+  }
+
+  // Each is hidden by what computes behind its start: together they would not be.
+  // A started and a synchronous one are not joined either.
+  // CHECK-LABEL: func.func @hidden
+  // CHECK: comm.start all_reduce @tp ins(%{{.*}} : tensor<4xf32>)
+  // CHECK: comm.wait
+  // CHECK: comm.start all_reduce @tp ins(%{{.*}} : tensor<4xf32>)
+  // CHECK: comm.all_reduce
+  // WHY-DAG: explain: comm-bucket keep-all_reduce {{.*}} reason=dependence domain=@tp bytes=16
+  func.func @hidden(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+    %e = tensor.empty() : tensor<4xf32>
+    %f = tensor.empty() : tensor<4xf32>
+    %0 = comm.start all_reduce @tp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {reduction = 1 : i32}
+    %a = comm.wait %0 ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    %1 = comm.start all_reduce @tp ins(%y : tensor<4xf32>) outs(%f : tensor<4xf32>) {reduction = 1 : i32}
+    %c = comm.all_reduce @tp sum ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    %b = comm.wait %1 ins(%y : tensor<4xf32>) outs(%f : tensor<4xf32>) -> tensor<4xf32>
+    return %a, %b, %c : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
+
+  // Computation between the starts hides the first one: the bucket would lose it.
+  // CHECK-LABEL: func.func @overlapped
+  // CHECK: comm.start all_reduce @tp ins(%{{.*}} : tensor<4xf32>)
+  // CHECK: comm.compute "dot"
+  // CHECK: comm.start all_reduce @tp ins(%{{.*}} : tensor<4xf32>)
+  // WHY-DAG: explain: comm-bucket keep-all_reduce {{.*}} reason=cost domain=@tp bytes=16 members=2
+  func.func @overlapped(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
+    %e = tensor.empty() : tensor<4xf32>
+    %f = tensor.empty() : tensor<4xf32>
+    %0 = comm.start all_reduce @tp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {reduction = 1 : i32}
+    %d = comm.compute "dot"(%x) {flops = 400000000000 : i64} : (tensor<4xf32>) -> tensor<4xf32>
+    %1 = comm.start all_reduce @tp ins(%y : tensor<4xf32>) outs(%f : tensor<4xf32>) {reduction = 1 : i32}
+    %a = comm.wait %0 ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+    %b = comm.wait %1 ins(%y : tensor<4xf32>) outs(%f : tensor<4xf32>) -> tensor<4xf32>
+    return %a, %b, %d : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+  }
 }

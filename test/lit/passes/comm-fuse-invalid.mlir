@@ -7,7 +7,7 @@
 // RUN: comm-opt %s --comm-fuse="machine=cpu min-gain-percent=99" --explain 2>&1 | FileCheck %s
 
 // MACHINE: error: comm-fuse: {{.*}}/nowhere/machine.json
-// CHECK: explain: comm-fuse keep {{.*}} reason=no-gain collective=all_reduce pair=gemm+all_reduce bytes=196608 predicted_unfused_us=
+// CHECK: explain: comm-fuse keep {{.*}} reason=no-gain collective=all_reduce pair=gemm+all_reduce bytes=196608 product_us={{[0-9.]+}} predicted_unfused_us=
 // CHECK: comm.all_reduce
 module {
 comm.domain @tp groups([[0, 1]])

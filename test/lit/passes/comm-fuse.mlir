@@ -19,8 +19,8 @@
 // CHECK-NOT: linalg.generic
 // CHECK-NOT: comm.kernel
 // CHECK: return %[[F]]#0, %[[F]]#1
-// WHY: explain: comm-fuse fuse {{.*}} reason={{fewer-bytes|every-rank-whole}} collective=all_reduce pair=all_reduce+bias+residual+rmsnorm bytes=32768 predicted_unfused_us={{[0-9.]+}} predicted_fused_us={{[0-9.]+}}
-module attributes {comm.explain} {
+// WHY: explain: comm-fuse fuse {{.*}} reason={{fewer-bytes|every-rank-whole}} collective=all_reduce pair=all_reduce+bias+residual+rmsnorm bytes=32768 product_us=0.0 predicted_unfused_us={{[0-9.]+}} predicted_fused_us={{[0-9.]+}}
+module {
 comm.domain @tp groups([[0, 1]])
 func.func @norm(%x: tensor<64x128xf32>, %r: tensor<64x128xf32>, %b: tensor<128xf32>, %g: tensor<128xf32>) -> (tensor<64x128xf32>, tensor<64x128xf32>) {
   %e = tensor.empty() : tensor<64x128xf32>
@@ -43,12 +43,12 @@ func.func @norm(%x: tensor<64x128xf32>, %r: tensor<64x128xf32>, %b: tensor<128xf
 // CHECK-LABEL: func.func @gemm
 // CHECK: comm.fused all_reduce @tp "fused_reduce cols=192 dtype=f32 members=2 product=\22gemm dtype=f32 k=32 m=256 n=192\22 rows=256"
 // CHECK-SAME: shared = 3 : i64
-// CHECK-SAME: written = array<i64: 2>
+// CHECK-SAME: written = array<i64: 3>
 // CHECK-NOT: comm.kernel
 // CHECK-NOT: comm.all_reduce
 // CHECK: return
 // WHY: explain: comm-fuse fuse {{.*}} pair=gemm+all_reduce
-module attributes {comm.explain} {
+module {
 comm.domain @tp groups([[0, 1]])
 func.func @gemm(%x: tensor<256x32xf32>, %w: tensor<32x192xf32>) -> tensor<4x64x192xf32> {
   %e = tensor.empty() : tensor<256x192xf32>
@@ -67,7 +67,7 @@ func.func @gemm(%x: tensor<256x32xf32>, %w: tensor<32x192xf32>) -> tensor<4x64x1
 // CHECK: comm.fused reduce_scatter @tp "fused_reduce cols=64 dtype=bf16 members=2 product={{.*}} rows=256 scatter=1"
 // CHECK-SAME: written = array<i64>
 // WHY: explain: comm-fuse fuse {{.*}} pair=gemm+reduce_scatter
-module attributes {comm.explain} {
+module {
 comm.domain @tp groups([[0, 1]])
 func.func @scatter(%x: tensor<256x32xbf16>, %w: tensor<32x64xbf16>) -> tensor<128x64xbf16> {
   %e = tensor.empty() : tensor<256x64xbf16>
@@ -87,7 +87,7 @@ func.func @scatter(%x: tensor<256x32xbf16>, %w: tensor<32x64xbf16>) -> tensor<12
 // CHECK-SAME: shared = 0 : i64
 // CHECK-NOT: comm.all_gather
 // WHY: explain: comm-fuse fuse {{.*}} pair=all_gather+gemm
-module attributes {comm.explain} {
+module {
 comm.domain @tp groups([[0, 1]])
 func.func @gather(%x: tensor<128x32xf32>, %w: tensor<32x64xf32>) -> tensor<256x64xf32> {
   %e = tensor.empty() : tensor<256x64xf32>
@@ -112,7 +112,7 @@ func.func @gather(%x: tensor<128x32xf32>, %w: tensor<32x64xf32>) -> tensor<256x6
 // WHY: explain: comm-fuse keep {{.*}} reason=no-neighbour collective=all_reduce
 // WHY: explain: comm-fuse keep {{.*}} reason=split-inside-rows collective=reduce_scatter
 // WHY: explain: comm-fuse keep {{.*}} reason=gathers-inside-rows collective=all_gather
-module attributes {comm.explain} {
+module {
 comm.domain @tp groups([[0, 1]])
 func.func @kept(%x: tensor<64x64xf32>, %i: tensor<64x64xi32>, %s: tensor<4x16xf32>, %w: tensor<16x16xf32>, %v: tensor<64x64xf32>, %h: tensor<64x32xf32>) -> (tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xi32>, tensor<4x16xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x32xf32>, tensor<64x64xf32>) {
   %e = tensor.empty() : tensor<64x64xf32>

@@ -135,11 +135,35 @@ TEST(Collective, SharedMemoryKeepsTheCoreBusy) {
       collective(machine, Kind::AllReduce, 2 << 20, place(machine, 2));
   EXPECT_EQ(cost.algorithm, Algorithm::Direct);
   EXPECT_DOUBLE_EQ(cost.coreSeconds, cost.seconds);
-  EXPECT_THAT(cost.seconds, DoubleNear(40e-6, 10e-6));
+  // 1 MiB of x and of y each that the other core has looked at.
+  EXPECT_THAT(cost.seconds, DoubleNear(290e-6, 20e-6));
+  auto seconds = [&](double bytes) {
+    return collective(machine, Kind::AllReduce, bytes, place(machine, 2))
+        .seconds;
+  };
+  // Where nothing is contended, it is the bytes that count.
+  machine.contended = 0;
+  EXPECT_THAT(seconds(2 << 20), DoubleNear(58e-6, 6e-6));
   // Beyond the cache both the core's and the node's bandwidth are lower.
-  double slow =
-      collective(machine, Kind::AllReduce, 64 << 20, place(machine, 2)).seconds;
-  EXPECT_GT(slow, 32 * cost.seconds * 1.2);
+  EXPECT_GT(seconds(64 << 20), 32 * seconds(2 << 20) * 1.2);
+}
+
+TEST(Collective, ContentionEndsWithTheCoresOwnCache) {
+  Machine machine = *builtinMachine("cpu");
+  double before = 0;
+  for (double bytes = 1024; bytes < 1e9; bytes *= 2) {
+    double seconds =
+        collective(machine, Kind::AllReduce, bytes, place(machine, 2)).seconds;
+    EXPECT_GT(seconds, before) << bytes;
+    before = seconds;
+  }
+  Traffic traffic{0, 0, 1 << 20};
+  EXPECT_DOUBLE_EQ(exchange(machine, traffic, 1 << 20, 1),
+                   (1 << 20) / machine.contended);
+  traffic.contended = 1 << 30;
+  EXPECT_DOUBLE_EQ(exchange(machine, traffic, 1 << 20, 1),
+                   (2 << 20) / machine.contended);
+  EXPECT_EQ(exchange(machine, traffic, 1 << 30, 1), 0);
 }
 
 TEST(Collective, MeasuredCurvesWin) {

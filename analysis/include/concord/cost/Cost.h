@@ -84,6 +84,18 @@ double compute(const Machine &machine, double flops, double bytes,
 double memoryBandwidth(const Machine &machine, double footprint,
                        int64_t active = 1);
 
+/// What a member of a group on shared memory moves.
+struct Traffic {
+  double local = 0;     ///< loaded and stored where no other core looks
+  double taken = 0;     ///< loaded that another core has just stored
+  double contended = 0; ///< stored over what another core has loaded since
+  double bytes() const { return local + taken; } ///< moved; contended included
+};
+/// Seconds in which each of `active` cores moves that; `footprint` as for
+/// memoryBandwidth. Beyond the caches there is nothing to contend for.
+double exchange(const Machine &machine, const Traffic &traffic,
+                double footprint, int64_t active);
+
 /// Bytes of the whole array of an issue (see the top of this file).
 double wholeBytes(const plan::Issue &issue, int64_t groupSize);
 

@@ -73,7 +73,11 @@ struct Machine {
   /// Peak of one rank, by type. A type that is not listed computes like f32.
   std::map<DType, double> flops;
   Bandwidth cache, dram;
-  uint64_t cacheBytes = 0;    ///< where `cache` ends
+  uint64_t cacheBytes = 0; ///< where `cache` ends
+  /// Bytes/s at which a core stores lines that another core has read since;
+  /// 0: as fast as any. On AMD's Zen a tenth of `cache`, and most of what a
+  /// collective between caches costs.
+  double contended = 0;
   double opSeconds = 0;       ///< fixed cost of any operation
   double issueSeconds = 0;    ///< fixed cost of issuing a collective
   double messageSeconds = 0;  ///< fixed cost of one message to one peer

@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""./run bench simulate [-J FILE]: predicted against measured steps.
+
+Calibrates this host with comm-bench for 2, 4 and 8 ranks, then predicts programs
+with comm-opt --simulate on that calibration alone, and runs the same programs. Where
+ranks outnumber cores, computation is a timed wait (the kernel `busy`), and the row
+says so; with a core for each rank, matrix products and norms compute.
+
+Floors: the median of |predicted / measured - 1| is at most 15 %, the worst 30 %. The
+control predicts every program with the costs of others (its computations and the
+sizes of its collectives shuffled among the programs): it must miss both.
+
+--ranks 2 takes a part. --quick takes short turns, and says that its figures do not
+count.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+BIN = os.environ.get("CONCORD_BIN", os.path.join(ROOT, "build", "bin"))
+MEDIAN, WORST = 0.15, 0.30
+UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
+
+
+class Failed(Exception):
+    pass
+
+
+def call(command, timeout=300):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
+                          check=False)
+    if done.returncode:
+        raise Failed(" ".join(map(str, command)) + "\n" + done.stderr[-2000:])
+    return done.stdout
+
+
+# Programs ---------------------------------------------------------------------------
+
+
+class Builder:
+    """One function of a module, in decomposed form: a chain from the input to the
+    output. Every step takes the value of the one before."""
+
+    def __init__(self, name, ranks, domains, real):
+        self.name, self.ranks, self.real = name, ranks, real
+        self.domains = domains
+        self.steps = []  # ("compute", us) | (kind, domain, elements) | ("gemm", m, n, k)
+
+    def compute(self, us):
+        self.steps.append(("compute", us))
+        return self
+
+    def gemm(self, m, n, k):
+        self.steps.append(("gemm", m, n, k))
+        return self
+
+    def collective(self, kind, domain, elements):
+        self.steps.append((kind, domain, elements))
+        return self
+
+    def text(self, steps=None):
+        """The module; `steps` instead of its own for the control."""
+        body, inputs, count = [], {}, 0
+        last = None  # (value, elements), flat f32
+
+        def fresh(elements):
+            """A flat value of that many elements, from the input of the size."""
+            nonlocal last
+            if last and last[1] == elements:
+                return last[0]
+            inputs[elements] = f"%x{elements}"
+            return inputs[elements]
+
+        for step in steps or self.steps:
+            count += 1
+            if step[0] == "compute":
+                n = last[1] if last else 1024
+                source = fresh(n)
+                body.append(
+                    f"    %e{count} = tensor.empty() : tensor<{n}xf32>\n"
+                    f'    %v{count} = comm.kernel "busy bytes={4 * n} '
+                    f'ns={round(1000 * step[1])}{"" if self.real else " yield=1"}" ins({source} : tensor<{n}xf32>) '
+                    f"outs(%e{count} : tensor<{n}xf32>) -> tensor<{n}xf32>\n")
+                last = (f"%v{count}", n)
+            elif step[0] == "gemm":
+                _, m, n, k = step
+                a = fresh(m * k)
+                inputs[k * n] = f"%x{k * n}"
+                text = f"gemm dtype=f32 k={k} m={m} n={n}"
+                scratch = workspace(text)
+                body.append(
+                    f"    %a{count} = tensor.expand_shape {a} [[0, 1]] output_shape "
+                    f"[{m}, {k}] : tensor<{m * k}xf32> into tensor<{m}x{k}xf32>\n"
+                    f"    %b{count} = tensor.expand_shape %x{k * n} [[0, 1]] "
+                    f"output_shape [{k}, {n}] : tensor<{k * n}xf32> into "
+                    f"tensor<{k}x{n}xf32>\n"
+                    f"    %e{count} = tensor.empty() : tensor<{m}x{n}xf32>\n")
+                outs, types, flag, result = (f"%e{count}", f"tensor<{m}x{n}xf32>", "",
+                                             f"%c{count}")
+                if scratch:
+                    body.append(f"    %s{count} = tensor.empty() : "
+                                f"tensor<{scratch}xi8>\n")
+                    outs += f", %s{count}"
+                    types += f", tensor<{scratch}xi8>"
+                    flag = " {workspace}"
+                    result = f"%c{count}:2"
+                body.append(
+                    f'    {result} = comm.kernel "{text}" ins(%a{count}, %b{count} : '
+                    f"tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>) outs({outs} : {types})"
+                    f"{flag} -> {types}\n")
+                value = f"%c{count}#0" if scratch else f"%c{count}"
+                body.append(f"    %v{count} = tensor.collapse_shape {value} [[0, 1]] : "
+                            f"tensor<{m}x{n}xf32> into tensor<{m * n}xf32>\n")
+                last = (f"%v{count}", m * n)
+            else:
+                kind, domain, n = step
+                p = len(self.domains[domain][0])
+                out = (n * p if kind == "all_gather" else
+                       n // p if kind == "reduce_scatter" else n)
+                source = fresh(n)
+                words = {"all_reduce": "sum ", "reduce_scatter": "sum dim(0) ",
+                         "all_gather": "dim(0) ",
+                         "all_to_all": "split(0) concat(0) "}[kind]
+                body.append(
+                    f"    %e{count} = tensor.empty() : tensor<{out}xf32>\n"
+                    f"    %v{count} = comm.{kind} @{domain} {words}ins({source} : "
+                    f"tensor<{n}xf32>) outs(%e{count} : tensor<{out}xf32>) -> "
+                    f"tensor<{out}xf32>\n")
+                last = (f"%v{count}", out)
+        groups = "".join(f"  comm.domain @{name} groups({json.dumps(list_)})\n"
+                         for name, list_ in self.domains.items())
+        args = ", ".join(f"{value}: tensor<{n}xf32>"
+                         for n, value in sorted(inputs.items()))
+        mesh = ", ".join(f'["{name}", {len(list_[0])}]'
+                         for name, list_ in self.domains.items())
+        return (f"module attributes {{comm.world = {self.ranks} : i64, comm.phase = "
+                f'"decomposed", comm.mesh = [{mesh}]}} {{\n{groups}'
+                f"  func.func @main({args}) -> (tensor<{last[1]}xf32>) {{\n"
+                f"{''.join(body)}    return {last[0]} : tensor<{last[1]}xf32>\n"
+                "  }\n}\n")
+
+
+def workspace(text, cache={}):
+    """Scratch bytes of a kernel, by the kernels' own library."""
+    import ctypes
+    if text not in cache:
+        library = ctypes.CDLL(os.path.join(BIN, "..", "lib", "libconcord.so"))
+
+        class Info(ctypes.Structure):
+            _fields_ = [("struct_size", ctypes.c_uint32),
+                        ("num_inputs", ctypes.c_uint32),
+                        ("num_outputs", ctypes.c_uint32),
+                        ("packed_input", ctypes.c_uint32),
+                        ("workspace_bytes", ctypes.c_uint64),
+                        ("packed_weight_bytes", ctypes.c_uint64)]
+
+        info, handle = Info(struct_size=ctypes.sizeof(Info)), ctypes.c_void_p()
+        if library.concord_kernel_create(text.encode(), ctypes.byref(handle),
+                                         ctypes.byref(info)):
+            library.concord_kernel_last_error.restype = ctypes.c_char_p
+            raise Failed(library.concord_kernel_last_error().decode())
+        library.concord_kernel_destroy(handle)
+        cache[text] = info.workspace_bytes
+    return cache[text]
+
+
+def whole(ranks):
+    return {"all": [list(range(ranks))]}
+
+
+def grid(rows, cols):
+    ranks = rows * cols
+    return {"tp": [list(range(r * cols, (r + 1) * cols)) for r in range(rows)],
+            "dp": [list(range(c, ranks, cols)) for c in range(cols)]}
+
+
+def programs(wanted, cores):
+    """At least a dozen; where there is a core for each rank, products compute."""
+    result = []
+
+    def add(name, ranks, domains):
+        real = ranks <= cores
+        program = Builder(f"{name}_{ranks}", ranks, domains, real)
+        result.append(program)
+        return program
+
+    def work(program, m, n, k, us):
+        return program.gemm(m, n, k) if program.real else program.compute(us)
+
+    for ranks in (2, 4, 8):
+        if ranks not in wanted:
+            continue
+        unit = 1 if ranks == 2 else ranks  # of computation, where cores are shared
+        layers = add("tensor_parallel", ranks, whole(ranks))
+        for _ in range(4):
+            work(layers, 128, 512, 256, 150 * unit)
+            layers.collective("all_reduce", "all", 128 * 512)
+            work(layers, 128, 256, 512, 150 * unit)
+            layers.collective("all_reduce", "all", 128 * 256)
+        sequence = add("sequence_parallel", ranks, whole(ranks))
+        for _ in range(3):
+            sequence.collective("all_gather", "all", 64 * 512 * 2 // ranks)
+            sequence.compute(200 * unit)
+            sequence.collective("reduce_scatter", "all", 64 * 512 * 2)
+            sequence.compute(100 * unit)
+        data = add("data_parallel", ranks, whole(ranks))
+        data.compute(400 * unit)
+        for elements in (1 << 18, 1 << 17, 1 << 16):
+            data.collective("all_reduce", "all", elements).compute(100 * unit)
+        experts = add("experts", ranks, whole(ranks))
+        for _ in range(2):
+            experts.collective("all_to_all", "all", 1 << 16)
+            experts.compute(200 * unit)
+            experts.collective("all_to_all", "all", 1 << 16)
+        latency = add("small", ranks, whole(ranks))
+        for _ in range(24):
+            latency.collective("all_reduce", "all", 1024).compute(5 * unit)
+    for rows, cols in ((2, 2), (2, 4), (4, 2)):
+        if rows * cols not in wanted:
+            continue
+        mixed = add(f"grid_{rows}x{cols}", rows * cols, grid(rows, cols))
+        for _ in range(3):
+            mixed.compute(150 * rows * cols)
+            mixed.collective("all_reduce", "tp", 1 << 15)
+        for _ in range(2):
+            mixed.collective("all_reduce", "dp", 1 << 16)
+    return result
+
+
+# Measuring --------------------------------------------------------------------------
+
+
+def calibrate(ranks, folder, largest):
+    """The calibration of one number of ranks, as comm-bench writes it."""
+    path = os.path.join(folder, f"calibration{ranks}.json")
+    call([os.path.join(BIN, "comm-bench"), "--calibrate", path, "-n", str(ranks), "-b",
+          "64", "-e", str(largest)], timeout=600)
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def merge(calibrations):
+    """Figures of the fewest ranks, curves of all."""
+    result = dict(calibrations[0])
+    result["collectives"] = [curve for one in calibrations
+                             for curve in one["collectives"]]
+    return result
+
+
+def predict(text, machine, folder):
+    """Microseconds, and whether computation counted as a timed wait."""
+    source = os.path.join(folder, "predicted.mlir")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(text)
+    out = call([os.path.join(BIN, "comm-opt"), source,
+                "--comm-pipeline=simplify=false bucket=false fuse=0 overlap=0 to=ordered",
+                "--simulate", "--topology", machine])
+    match = re.search(r"predicted step: ([0-9.]+) (s|ms|us):", out)
+    if not match:
+        raise Failed("no prediction in\n" + out)
+    return float(match.group(1)) * UNITS[match.group(2)]
+
+
+def measure(program, folder, rounds, seconds):
+    source = os.path.join(folder, "measured.mlir")
+    target = os.path.join(folder, "measured.so")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(program.text())
+    call([os.path.join(BIN, "comm-opt"), source,
+          "--comm-pipeline=simplify=false bucket=false fuse=0 overlap=0 to=lowered",
+          "--emit=so", "-o", target])
+    report = json.loads(call([os.path.join(BIN, "bench_fuse"), str(program.ranks),
+                              str(rounds), str(seconds), "65536", target]))
+    return statistics.median(report["programs"][0]["rounds"])
+
+
+def errors_of(predicted, measured):
+    return [abs(p / m - 1) for p, m in zip(predicted, measured)]
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("-J", "--json")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--calibration",
+                        help="figures that were measured before, instead of now")
+    parser.add_argument("--keep", help="write the merged calibration there")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    cores = len(os.sched_getaffinity(0))
+    rounds, seconds = (3, 0.1) if options.quick else (9, 0.2)
+    rows = []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            machine = options.calibration
+            if not machine:
+                machine = options.keep or os.path.join(folder, "machine.json")
+                merged = merge([calibrate(r, folder, 1 << 20) for r in options.ranks])
+                with open(machine, "w", encoding="utf-8") as file:
+                    json.dump(merged, file, indent=1)
+            list_ = programs(options.ranks, cores)
+            predicted, measured = [], []
+            for program in list_:
+                predicted.append(predict(program.text(), machine, folder))
+                measured.append(measure(program, folder, rounds, seconds))
+                kind = "" if program.real else "  timed wait"
+                print(f"  {program.name:24} predicted {predicted[-1]:9.1f} us  measured "
+                      f"{measured[-1]:9.1f} us  {predicted[-1] / measured[-1] - 1:+6.1%}"
+                      f"{kind}", flush=True)
+                rows.append({"name": program.name, "value": predicted[-1] /
+                             measured[-1] - 1, "unit": "relative", "floor": None,
+                             "ok": True})
+            # Each program with the steps of another one of as many ranks.
+            shuffled = []
+            shuffle = random.Random(7)
+            for i, program in enumerate(list_):
+                others = [p for j, p in enumerate(list_) if j != i and
+                          p.ranks == program.ranks and
+                          p.domains.keys() == program.domains.keys()]
+                other = shuffle.choice(others) if others else program
+                shuffled.append(predict(program.text(other.steps), machine, folder))
+    except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
+        print(f"bench simulate: {error}")
+        return 1
+    errors, control = errors_of(predicted, measured), errors_of(shuffled, measured)
+    checks = [("median_error", statistics.median(errors), MEDIAN, True),
+              ("worst_error", max(errors), WORST, True),
+              ("control_median_error", statistics.median(control), MEDIAN, False),
+              ("control_worst_error", max(control), WORST, False)]
+    print()
+    for name, value, floor, at_most in checks:
+        ok = value <= floor if at_most else value > floor
+        print(f"{'ok  ' if ok else 'MISS'} {name}: {value:.1%} "
+              f"{'<=' if at_most else '>'} {floor:.0%}")
+        rows.append({"name": name, "value": value, "unit": "relative", "floor": floor,
+                     "ok": ok})
+    print(f"{len(list_)} programs on {cores} cores")
+    if options.quick:
+        print("--quick: too few steps for the figures to count")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"rows": rows}, file, indent=1)
+            file.write("\n")
+    return 0 if all(row["ok"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
