@@ -259,6 +259,10 @@ private:
           !w->issued && host && host->kind < HostWait::Kind::HostCollective;
       blame.push_back({decisive ? -1 : oddness(s, *w), w->rank});
     }
+    for (auto &[s, w] : cycle)
+      if (w->held && w->held->where != kNone)
+        f.details.push_back(end(w->to, w->rank, w->held).text +
+                            " was issued at " + job.strings[w->held->where]);
     // Across members: `to` needs its next member.
     std::vector<ChainEdge> full;
     for (size_t i = 0; i < f.chain.size(); ++i) {
@@ -407,6 +411,9 @@ private:
       f.cause = "a branch or early return on rank-local data, an exception, a "
                 "dead or slow process";
     }
+    if (example && example->where != kNone)
+      f.details.push_back(rankName(waiting.front()) + " has issued it at " +
+                          job.strings[example->where]);
     if (standing)
       f.details.push_back(
           "its main thread stands in " + standing->function +

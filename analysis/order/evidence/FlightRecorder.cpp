@@ -112,12 +112,33 @@ std::string_view canonicalKind(std::string_view name) {
 
 } // namespace
 
+namespace {
+/// "train.py:74 in step": the innermost frame that is not of a library.
+std::string place(const Document &doc, const Node *frames) {
+  for (const Node *f = doc.first(frames); f; f = doc.next(f)) {
+    std::string_view file = Document::string(doc.member(f, "filename"));
+    bool library = file.empty();
+    for (std::string_view part :
+         {"site-packages/", "dist-packages/", "lib/python3", "torch/",
+          "<frozen", ".cpp", ".so"})
+      library = library || file.find(part) != std::string_view::npos;
+    if (!library)
+      return std::string(
+                 file.substr(file.size() > 160 ? file.size() - 160 : 0)) +
+             ":" + std::to_string(Document::integer(doc.member(f, "line"), 0)) +
+             " in " +
+             std::string(Document::string(doc.member(f, "name")).substr(0, 80));
+  }
+  return {};
+}
+} // namespace
+
 bool readFlightRecorder(std::string_view bytes, const std::string &path,
                         Rank rank, Job &job, std::string &error) {
   Document doc;
   bool pickle = !bytes.empty() && uint8_t(bytes[0]) == 0x80;
   if (!(pickle ? doc.parsePickle(bytes, error)
-               : doc.parseJson(bytes, {"frames", "stack", "traceback"}, error)))
+               : doc.parseJson(bytes, {"stack", "traceback"}, error)))
     return false;
   const Node *root = doc.at(doc.root);
   const Node *entries = doc.member(root, "entries");
@@ -170,10 +191,12 @@ bool readFlightRecorder(std::string_view bytes, const std::string &path,
                *p2p = nullptr, *collSeq = nullptr, *p2pSeq = nullptr,
                *state = nullptr, *retired = nullptr, *inSizes = nullptr,
                *outSizes = nullptr, *dtypes = nullptr, *thread = nullptr,
-               *inSplits = nullptr, *outSplits = nullptr;
+               *inSplits = nullptr, *outSplits = nullptr, *frames = nullptr;
     for (const Node *m = doc.first(e); m; m = doc.next(m)) {
       std::string_view k = m->key;
-      if (k == "record_id")
+      if (k == "frames")
+        frames = m;
+      else if (k == "record_id")
         recordId = m;
       else if (k == "process_group")
         group = m;
@@ -255,6 +278,10 @@ bool readFlightRecorder(std::string_view bytes, const std::string &path,
       ended = false;
     }
     issue.timedOut = ended;
+    // Of what has completed nobody asks.
+    if (frames && issue.state != State::Completed)
+      if (std::string text = place(doc, frames); !text.empty())
+        issue.where = job.strings.id(text);
     if (thread)
       issue.thread = job.strings.id(thread->type == Document::Type::String
                                         ? std::string(thread->text)

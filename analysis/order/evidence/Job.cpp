@@ -204,6 +204,7 @@ void merge(Job &into, Job &&part) {
       i.stream = text(i.stream);
       i.thread = text(i.thread);
       i.file = text(i.file);
+      i.where = text(i.where);
     }
     if (own.present && evidence.present)
       into.notes.push_back("rank " + std::to_string(rank) + " has two dumps (" +

@@ -72,6 +72,7 @@ struct Issue {
   uint32_t stream = kNone, thread = kNone; ///< strings
   uint64_t order = 0; ///< position in the rank's issue order; equal in a group
   uint32_t file = kNone, line = 0; ///< file: string; line or record number
+  uint32_t where = kNone;          ///< string: the program's line, if recorded
 };
 
 /// A series of instances that members number alike: the collectives of a
