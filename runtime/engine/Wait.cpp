@@ -29,7 +29,7 @@ using namespace concord;
 using namespace concord::rt;
 
 static constexpr uint32_t kSpinsAlone = 4000;
-static constexpr uint32_t kSpinsShared = 24;
+static constexpr uint32_t kSpinsShared = 4;
 // ns of yielding before sleeping. A rank that yields is still in the way of
 // those that have work, so it gives up sooner when there are more ranks than
 // cores.
