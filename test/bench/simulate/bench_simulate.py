@@ -57,8 +57,9 @@ class Builder:
         self.domains = domains
         self.steps = []  # ("compute", us) | (kind, domain, elements) | ("gemm", m, n, k)
 
-    def compute(self, us):
-        self.steps.append(("compute", us))
+    def compute(self, us, elements=None):
+        """Reads the value of the step before, or an input of `elements`."""
+        self.steps.append(("compute", us, elements))
         return self
 
     def gemm(self, m, n, k):
@@ -85,7 +86,7 @@ class Builder:
         for step in steps or self.steps:
             count += 1
             if step[0] == "compute":
-                n = last[1] if last else 1024
+                n = step[2] or (last[1] if last else 1024)
                 source = fresh(n)
                 body.append(
                     f"    %e{count} = tensor.empty() : tensor<{n}xf32>\n"
@@ -215,10 +216,12 @@ def programs(wanted, cores):
             sequence.collective("reduce_scatter", "all", 64 * 512 * 2)
             sequence.compute(100 * unit)
         data = add("data_parallel", ranks, whole(ranks))
-        data.compute(400 * unit)
         for elements in (1 << 18, 1 << 17, 1 << 16):
+            # Somebody writes a gradient, and somebody reads the sum.
+            data.compute(200 * unit, elements)
             data.collective("all_reduce", "all", elements).compute(100 * unit)
         experts = add("experts", ranks, whole(ranks))
+        experts.compute(100 * unit, 1 << 16)
         for _ in range(2):
             experts.collective("all_to_all", "all", 1 << 16)
             experts.compute(200 * unit)
@@ -251,10 +254,13 @@ def calibrate(ranks, folder, largest):
 
 
 def merge(calibrations):
-    """Figures of the fewest ranks, curves of all."""
-    result = dict(calibrations[0])
-    result["collectives"] = [curve for one in calibrations
-                             for curve in one["collectives"]]
+    """Figures of the first, the last measured curve of each kind and number of
+    ranks. A grid communicates in groups of which some are as small as that."""
+    result, curves = dict(calibrations[0]), {}
+    for one in calibrations:
+        for curve in one["collectives"]:
+            curves[curve["kind"], curve["ranks"]] = curve
+    result["collectives"] = list(curves.values())
     return result
 
 
@@ -296,23 +302,26 @@ def main():
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--calibration",
                         help="figures that were measured before, instead of now")
-    parser.add_argument("--keep", help="write the merged calibration there")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     rounds, seconds = (3, 0.1) if options.quick else (9, 0.2)
-    rows = []
+    rows, machines = [], []
     try:
         with tempfile.TemporaryDirectory() as folder:
+            list_ = sorted(programs(options.ranks, cores), key=lambda p: p.ranks)
             machine = options.calibration
-            if not machine:
-                machine = options.keep or os.path.join(folder, "machine.json")
-                merged = merge([calibrate(r, folder, 1 << 20) for r in options.ranks])
-                with open(machine, "w", encoding="utf-8") as file:
-                    json.dump(merged, file, indent=1)
-            list_ = programs(options.ranks, cores)
-            predicted, measured = [], []
+            predicted, measured, calibrations, at = [], [], [], None
             for program in list_:
+                # Right before its programs: where the system puts the ranks, and
+                # what else it does, changes by the minute.
+                if not options.calibration and program.ranks != at:
+                    at = program.ranks
+                    machine = os.path.join(folder, f"machine{at}.json")
+                    calibrations.append(calibrate(at, folder, 1 << 20))
+                    with open(machine, "w", encoding="utf-8") as file:
+                        json.dump(merge(calibrations), file, indent=1)
+                machines.append(machine)
                 predicted.append(predict(program.text(), machine, folder))
                 measured.append(measure(program, folder, rounds, seconds))
                 kind = "" if program.real else "  timed wait"
@@ -330,7 +339,8 @@ def main():
                           p.ranks == program.ranks and
                           p.domains.keys() == program.domains.keys()]
                 other = shuffle.choice(others) if others else program
-                shuffled.append(predict(program.text(other.steps), machine, folder))
+                shuffled.append(predict(program.text(other.steps), machines[i],
+                                        folder))
     except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
         print(f"bench simulate: {error}")
         return 1
