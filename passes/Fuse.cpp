@@ -45,8 +45,9 @@ constexpr int64_t kInlineBytes = 512;
 constexpr int64_t kRowsPerMember = 32;
 /// Rows of a product in one part (kernels/lib/Fused.cpp).
 constexpr int64_t kRowsOfPart = 112;
-/// A step takes others' lines a row at a time, between loads and stores of its
-/// own: so much slower than a collective, which does nothing else (measured).
+/// The steps of a product take others' lines a part at a time, between loads
+/// and stores of their own: so much slower than a collective, which does
+/// nothing else (measured, in cache).
 constexpr double kTakenByStep = 3;
 /// Of the time to read a weight once more, what computing does not hide.
 constexpr double kShareOfRereading = 0.1;
@@ -428,7 +429,9 @@ Price Fuse::price(Match &match) {
   const double adds = match.sums.op ? 1 : 0;
   const double arrays = match.gathers ? 2 : 2 + norm + sides + sum;
   auto seconds = [&](cost::Traffic traffic) {
-    traffic.taken *= kTakenByStep;
+    if (match.product &&
+        arrays * whole * p <= static_cast<double>(machine.cacheBytes))
+      traffic.taken *= kTakenByStep;
     return cost::exchange(machine, traffic, arrays * whole * p, match.members);
   };
   auto again = [&](double times, double weight) {
