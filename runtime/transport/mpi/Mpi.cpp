@@ -17,7 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mpi.h>
-#include <thread>
+#include <poll.h>
 #include <unistd.h>
 
 static_assert(sizeof(MPI_Request) <= sizeof(concord_transport_request));
@@ -54,26 +54,54 @@ MPI_Request unpack(concord_transport_request packed) {
   return request;
 }
 
+#ifdef MPICH_VERSION
+/// MPICH 4.0 over UCX and TCP does not always come back from MPI_Finalize:
+/// ranks that are through no longer answer those that still disconnect (a
+/// program of MPI_Init, MPI_Barrier and MPI_Finalize shows it). Under its own
+/// mpirun a rank lets out what it has sent and takes its leave of the process
+/// manager itself, by the two lines of PMI's wire protocol that MPI_Finalize
+/// would exchange; without them mpirun would take its end for a death.
+void leave() {
+  const char *descriptor = std::getenv("PMI_FD");
+  if (!descriptor || std::getenv("SLURM_STEP_ID")) {
+    MPI_Finalize();
+    return;
+  }
+  MPI_Request all = MPI_REQUEST_NULL;
+  int done = 0;
+  if (MPI_Ibarrier(world, &all) != MPI_SUCCESS)
+    return;
+  for (int i = 0; i < 2000 && !done; ++i) {
+    if (MPI_Test(&all, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+      return;
+    ::usleep(done ? 0 : 1000);
+  }
+  for (int i = 0; i < 20; ++i) {
+    int flag = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, int(highestTag), world, &flag,
+               MPI_STATUS_IGNORE);
+    ::usleep(1000);
+  }
+  int fd = std::atoi(descriptor);
+  static constexpr char kFinalize[] = "cmd=finalize\n";
+  char answer[256];
+  pollfd wait{fd, POLLIN, 0};
+  if (::write(fd, kFinalize, sizeof kFinalize - 1) > 0 &&
+      ::poll(&wait, 1, 2000) == 1) [[maybe_unused]]
+    ssize_t n = ::read(fd, answer, sizeof answer);
+}
+#else
+void leave() { MPI_Finalize(); }
+#endif
+
 /// A process that ends without MPI_Finalize is a failure to Open MPI's mpirun;
 /// one that calls it while a peer is gone may wait for ever.
-void finalizeAtExit(int status, void *) {
+void finalizeAtExit() {
   int initialized = 0, finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  if (!orderly || !finalizes || !initialized || finalized)
-    return;
-#ifdef MPICH_VERSION
-  // MPICH 4.0 over UCX and TCP does not always come back: two ranks that are
-  // through no longer answer those that still disconnect (a program of
-  // MPI_Init, MPI_Barrier and MPI_Finalize shows it). Its mpirun does not mind
-  // a process that ends without.
-  std::thread([status] {
-    ::sleep(2);
-    std::fflush(nullptr);
-    ::_exit(status);
-  }).detach();
-#endif
-  MPI_Finalize();
+  if (orderly && finalizes && initialized && !finalized)
+    leave();
 }
 
 int32_t open(int32_t *rank, int32_t *size, char *text, uint64_t bytes) {
@@ -91,7 +119,7 @@ int32_t open(int32_t *rank, int32_t *size, char *text, uint64_t bytes) {
       return -1;
     }
     finalizes = true;
-    ::on_exit(finalizeAtExit, nullptr);
+    std::atexit(finalizeAtExit);
   }
   if (world == MPI_COMM_NULL) {
     int code = MPI_Comm_dup(MPI_COMM_WORLD, &world);
