@@ -451,7 +451,8 @@ Artefact obtainArtefact(const Options &options) {
     return std::move(*lockFile(lockPath, how, true));
   };
   auto found = [&] {
-    if (options.noCache || prints || !fs::exists(artefact.path, error))
+    if (options.noCache || (prints && !options.quiet) ||
+        !fs::exists(artefact.path, error))
       return false;
     artefact.cached = true;
     fs::last_write_time(entry, fs::file_time_type::clock::now(), error);
@@ -483,7 +484,7 @@ Artefact obtainArtefact(const Options &options) {
   artefact.inUse = lock(LOCK_SH);
   if (found())
     return artefact;
-  if (options.noCache) {
+  if (options.noCache || (prints && options.shared && !options.quiet)) {
     artefact.own = ScratchDir(makePrivateDir(cache, key + "."));
     compileInto(artefact.own);
     artefact.path = artefact.own.path() / file;
@@ -492,7 +493,20 @@ Artefact obtainArtefact(const Options &options) {
   artefact.inUse = FileLock();
   bool fresh = false;
   {
-    FileLock making = lock(LOCK_EX);
+    // The ranks of a job that another launcher has started each come here, and
+    // who has the program keeps it until the job ends, which waits for all: so
+    // nobody waits to make it without looking whether it is made.
+    std::optional<FileLock> making;
+    while (!(making = lockFile(lockPath, LOCK_EX, false))) {
+      if (std::optional<FileLock> use = lockFile(lockPath, LOCK_SH, false)) {
+        artefact.inUse = std::move(*use);
+        if (found())
+          return artefact;
+        artefact.inUse = FileLock();
+      }
+      checkInterrupted();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     // Somebody else may have been quicker.
     if (!found()) {
       ScratchDir made(makePrivateDir(cache, key + "."));

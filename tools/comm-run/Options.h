@@ -48,7 +48,8 @@ struct Options {
   double slots = 1; ///< share of the steps that ask for optional slots
   std::string traceFile, jsonFile;
   bool keep = false, verbose = false, noCache = false;
-  bool quiet = false; ///< another process of the job says what is done
+  bool shared = false; ///< other processes of the job use the same program
+  bool quiet = false;  ///< another process of the job says what is done
 
   /// Set when there is nothing to run: text to print before leaving with 0.
   bool answered = false;

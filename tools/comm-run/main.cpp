@@ -172,6 +172,9 @@ int runProgram(Options options) {
   if (launched && options.ranks == 0 &&
       classify(options.program).kind != Source::Kind::Artefact)
     options.ranks = launched->world;
+  // --explain and its like compile anew: for one's eyes, and not in a place
+  // that the other ranks use.
+  options.shared = launched.has_value();
   Artefact artefact = obtainArtefact(options);
   ProgramMeta meta = readMeta(artefact.path);
   checkArtefact(options, artefact, meta);
