@@ -93,7 +93,11 @@ float tile(int turns) {
   float x = 1.0f;
   for (int i = 0; i < turns; ++i) {
     x = x * 1.0000001f + 1e-7f;
+#if defined(__aarch64__)
+    asm volatile("" : "+w"(x));
+#else
     asm volatile("" : "+x"(x));
+#endif
   }
   return x;
 }
