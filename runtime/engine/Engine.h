@@ -101,6 +101,7 @@ private:
   uint64_t seenEvents = ~uint64_t(0);
   int64_t began = 0;
   int64_t lastLook = 0;
+  int64_t toldOfDeath = 0; ///< when another host said that a rank has died
 };
 
 } // namespace concord::rt

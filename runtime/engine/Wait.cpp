@@ -36,6 +36,9 @@ static constexpr uint32_t kSpinsShared = 4;
 static constexpr int64_t kYieldAlone = 5'000'000;
 static constexpr int64_t kYieldShared = 1'000'000;
 static constexpr int64_t kLookEvery = 20'000'000;
+/// Within this time after another host's word of a death, the watchdog of this
+/// one has seen it too.
+static constexpr int64_t kDeathIsKnown = 2'000'000'000;
 
 static inline void relax() {
 #if defined(__x86_64__)
@@ -247,6 +250,14 @@ int32_t Waiter::failure(const Op &waitedFor) {
     // The same cause everywhere: a member may hear of a death from another one
     // before its own watchdog does.
     uint64_t died = header.firstDead.load(std::memory_order_acquire);
+    // Between hosts the word may come before this host knows of the death.
+    if (first == CONCORD_ERROR_PEER_DIED && !died && context.hosts) {
+      int64_t now = nowNanoseconds();
+      if (!toldOfDeath)
+        toldOfDeath = now;
+      if (now - toldOfDeath < kDeathIsKnown)
+        return CONCORD_OK;
+    }
     if (first == CONCORD_ERROR_PEER_DIED && died)
       return fail(CONCORD_ERROR_PEER_DIED,
                   "%s: rank %llu died (seen by rank %d)", describe(*op).c_str(),
