@@ -15,8 +15,8 @@
 #include "algorithms/Direct.h"
 #include "diagnosis/Error.h"
 #include "engine/Engine.h"
-#include "gate/Gate.h"
 #include "engine/Span.h"
+#include "gate/Gate.h"
 #include "program/Program.h"
 
 #include <algorithm>

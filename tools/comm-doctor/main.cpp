@@ -40,6 +40,7 @@ struct Session {
   bool wantJson = false;
   std::string dotPath;
   order::ExploreOptions options;
+  bool moving = false;
   int exitCode = 0;
   json files = json::array();
   std::vector<order::Finding> forDot;
@@ -287,7 +288,7 @@ void doEvidence(Session &session, const std::vector<std::string> &paths) {
       session.unreadable(paths.front(), "no evidence found here");
     return;
   }
-  Diagnosis d = diagnose(job);
+  Diagnosis d = diagnose(job, session.moving);
   std::ostringstream head;
   head << "evidence: " << job.filesRead << " files, " << (job.bytesRead >> 10)
        << " KiB; " << present << " ranks with issue records, " << issues
@@ -371,6 +372,9 @@ int main(int argc, char **argv) try {
   app.add_option("--max-seconds", session.options.bounds.seconds,
                  "the same, in seconds")
       ->capture_default_str();
+  app.add_flag("--moving", session.moving,
+               "the job still ran when the evidence was recorded: a rank that "
+               "is only behind is a straggler, not a fault");
   app.add_flag(
       "--collect-script", script,
       "print a shell script that gathers the evidence from hosts over ssh");

@@ -37,7 +37,8 @@ namespace {
 
 class Doctor : public Frontiers {
 public:
-  using Frontiers::Frontiers;
+  Doctor(const Job &job, Diagnosis &out, bool trustStarted, bool moving)
+      : Frontiers(job, out, trustStarted), moving(moving) {}
 
   void run() {
     number();
@@ -48,6 +49,20 @@ public:
   }
 
 private:
+  bool moving;
+  bool standsStill = false;
+
+  /// No open instance can move until an idle member issues: each one lacks a
+  /// member, or stands behind another one.
+  bool quiescent(const std::vector<uint32_t> &live) const {
+    return statesKnown &&
+           std::none_of(live.begin(), live.end(), [&](uint32_t s) {
+             return waits[s].empty() &&
+                    std::all_of(members[s].begin(), members[s].end(),
+                                [&](Rank r) { return issueAtFrontier(r, s); });
+           });
+  }
+
   void chains() {
     waits.resize(job.sequences.size());
     std::map<Rank, std::vector<uint32_t>> notIssued;
@@ -125,6 +140,8 @@ private:
       Finding f = cycleFinding(cycles.front());
       ranked.push_back({cycles.front().uncertain ? 3 : 0, std::move(f)});
     }
+    // Issue logs say themselves whether anything moved.
+    standsStill = !moving && !job.haveIssueLogs && quiescent(live);
     for (Rank r : idle) {
       Finding f = absentee(r, notIssued[r]);
       ranked.push_back({f.id == "host-block" ? 1 : 2, std::move(f)});
@@ -352,6 +369,10 @@ private:
     const HostWait *host = hostWait(rank), *standing = nullptr;
     bool hang = anyTimedOut || anyError || job.nothingMoves ||
                 (host && host->kind < HostWait::Kind::Waiting);
+    // A stack shows whether it computes; without one, evidence is of a hang
+    // unless something in it can still move.
+    bool presumed = !hang && !host && standsStill;
+    hang = hang || presumed;
     if (host && host->kind >= HostWait::Kind::Waiting) {
       standing = std::exchange(host, nullptr);
       // It waits for something else, and a host that has come waits for it.
@@ -419,6 +440,10 @@ private:
           "its main thread stands in " + standing->function +
           (standing->via.empty() ? "" : ", called from " + standing->via) +
           " (" + standing->file + ":" + std::to_string(standing->line) + ")");
+    if (presumed)
+      f.details.push_back(
+          "nothing in the evidence can move until then; if the job still ran "
+          "when this was recorded, the rank may only be late (--moving)");
     if (last >= 0 && last < kAligned / 2)
       f.details.push_back(rankName(rank) + "'s last instance of " +
                           job.sequenceName(s) + " is #" + std::to_string(last));
@@ -690,9 +715,9 @@ void stacksAlone(const Job &job, Diagnosis &out) {
 
 } // namespace
 
-Diagnosis diagnose(const Job &job) {
+Diagnosis diagnose(const Job &job, bool moving) {
   Diagnosis out;
-  Doctor(job, out, true).run();
+  Doctor(job, out, true, moving).run();
   auto explained = [](const Diagnosis &d) {
     return std::any_of(d.findings.begin(), d.findings.end(),
                        [](const Finding &f) {
@@ -702,7 +727,7 @@ Diagnosis diagnose(const Job &job) {
   };
   if (!explained(out)) {
     Diagnosis again;
-    Doctor(job, again, false).run();
+    Doctor(job, again, false, moving).run();
     if (explained(again))
       out = std::move(again);
   }

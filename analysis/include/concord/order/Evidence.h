@@ -180,7 +180,10 @@ struct Diagnosis {
   bool fault() const;
 };
 
-Diagnosis diagnose(const Job &job);
+/// Who holds up whom. The evidence is taken to be of a hung job: where nothing
+/// in it can move, a member that has not come is a fault although nothing says
+/// how long the others have waited. With `moving` it is a straggler.
+Diagnosis diagnose(const Job &job, bool moving = false);
 
 /// What a file holds, by content and not by name.
 enum class Format : uint8_t {
