@@ -430,9 +430,10 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       if (size != sizes.begin()->second)
         return bad("the groups differ in size: --split", options.split.c_str());
     options.groupSize = sizes.begin()->second;
-    if (std::find(options.peers.begin(), options.peers.end(), "gloo") !=
-        options.peers.end())
-      return bad("--split is not possible with the peer", "gloo");
+    for (const char *peer : {"gloo", "oneccl"})
+      if (std::find(options.peers.begin(), options.peers.end(), peer) !=
+          options.peers.end())
+        return bad("--split is not possible with the peer", peer);
   } else {
     options.groupSize = options.ranks;
   }

@@ -37,15 +37,21 @@ struct Peer {
   const char *launcher; ///< or null
   const char *header;   ///< that must be there, or null
   const char *libraries;
-  const char *packages; ///< of Debian
+  const char *packages; ///< where it comes from
 };
+constexpr char kOneCclPackages[] =
+    "a Python environment with it (pip install oneccl-devel), which CCL_ROOT "
+    "or VIRTUAL_ENV names";
 constexpr Peer kPeers[] = {
     {"openmpi", "mpi.cpp", "mpicxx.openmpi", "mpirun.openmpi", nullptr, "",
-     "openmpi-bin libopenmpi-dev"},
+     "apt install openmpi-bin libopenmpi-dev g++"},
     {"mpich", "mpi.cpp", "mpicxx.mpich", "mpirun.mpich", nullptr, "",
-     "mpich libmpich-dev"},
+     "apt install mpich libmpich-dev g++"},
     {"gloo", "gloo.cpp", nullptr, nullptr, "/usr/include/gloo/allreduce.h",
-     "-lgloo -lpthread", "libgloo-dev"},
+     "-lgloo -lpthread", "apt install libgloo-dev g++"},
+    // Of the environment that oneCclRoot finds.
+    {"oneccl", "oneccl.cpp", nullptr, nullptr, nullptr,
+     "-lccl -Wl,--allow-shlib-undefined", kOneCclPackages},
 };
 
 const Peer *find(const std::string &name) {
@@ -65,6 +71,16 @@ std::string inPath(const std::string &name) {
       return candidate;
     at = end + 1;
   }
+  return "";
+}
+
+/// The environment that oneCCL is installed in; "" if there is none.
+std::string oneCclRoot() {
+  for (const char *name : {"CCL_ROOT", "VIRTUAL_ENV"})
+    if (const char *root = std::getenv(name);
+        root && fs::exists(fs::path(root) / "include/oneapi/ccl.hpp") &&
+        fs::exists(fs::path(root) / "bin/mpiexec.hydra"))
+      return root;
   return "";
 }
 
@@ -142,14 +158,19 @@ std::string concord::bench::peerProgram(const std::string &name) {
       missing += (missing.empty() ? "" : " and ") + std::string(program);
   if (peer.header && !fs::exists(peer.header))
     missing = peer.header;
+  std::string root;
+  if (name == "oneccl" && (root = oneCclRoot()).empty())
+    missing = "oneCCL with its headers";
   if (!missing.empty())
-    throw Failure("--peer " + name + " needs " + missing + ": apt install " +
+    throw Failure("--peer " + name + " needs " + missing + ": " +
                   peer.packages);
   // The name has a hash of the sources, so that old programs are not used.
   uint64_t hash = 0xcbf29ce484222325;
   for (const Source &source : kSources)
     for (const char *at = source.text; *at; ++at)
       hash = (hash ^ uint8_t(*at)) * 0x100000001b3;
+  for (char c : root)
+    hash = (hash ^ uint8_t(c)) * 0x100000001b3;
   char hex[24];
   std::snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
   fs::path folder = cacheFolder(), program = folder / (name + "-" + hex);
@@ -170,6 +191,9 @@ std::string concord::bench::peerProgram(const std::string &name) {
                                         "-o",
                                         (place / "program").string(),
                                         (place / peer.source).string()};
+  if (!root.empty())
+    arguments.insert(arguments.end(),
+                     {"-I" + root + "/include", "-L" + root + "/lib"});
   std::string libraries = peer.libraries;
   for (size_t at = 0; at < libraries.size();) {
     size_t end = std::min(libraries.find(' ', at), libraries.size());
@@ -180,8 +204,8 @@ std::string concord::bench::peerProgram(const std::string &name) {
   if (runQuietly(arguments, log) != 0) {
     std::ifstream stream(log);
     std::string text((std::istreambuf_iterator<char>(stream)), {});
-    throw Failure("--peer " + name + " could not be compiled (apt install " +
-                  peer.packages + " g++):\n" + text.substr(0, 4000));
+    throw Failure("--peer " + name + " could not be compiled (it needs " +
+                  peer.packages + "):\n" + text.substr(0, 4000));
   }
   // Another comm-bench may do the same: the rename is atomic.
   fs::rename(place / "program", program);
@@ -211,8 +235,20 @@ concord::bench::peerCommands(const std::string &name,
                program};
   else if (name == "mpich")
     command = {"mpirun.mpich", "-n", std::to_string(ranks), program};
+  else if (name == "oneccl")
+    // Its libraries find each other by path only.
+    command = {"env",
+               "LD_LIBRARY_PATH=" + oneCclRoot() + "/lib",
+               "I_MPI_ROOT=" + oneCclRoot(),
+               "CCL_LOG_LEVEL=error",
+               oneCclRoot() + "/bin/mpiexec.hydra",
+               "-n",
+               std::to_string(ranks),
+               program};
   if (!command.empty()) {
     command.insert(command.end(), address.begin(), address.end());
+    if (name == "oneccl")
+      command.insert(command.end(), {std::to_string(ranks), folder});
     return {command};
   }
   std::vector<std::vector<std::string>> commands;

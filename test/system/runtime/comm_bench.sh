@@ -36,6 +36,10 @@ code=0
 PATH=/nowhere "$bench" all_reduce --peer openmpi >"$out/peer.txt" 2>&1 || code=$?
 [ $code -eq 2 ] || fail "a missing peer ended with $code"
 grep -q "apt install openmpi-bin libopenmpi-dev" "$out/peer.txt" || fail "packages are not named"
+code=0
+CCL_ROOT=/nowhere VIRTUAL_ENV= "$bench" all_reduce --peer oneccl >"$out/peer.txt" 2>&1 || code=$?
+[ $code -eq 2 ] || fail "a missing oneCCL ended with $code"
+grep -q "pip install oneccl-devel" "$out/peer.txt" || fail "oneCCL's package is not named"
 for bad in "" "nothing" "all_reduce -n 0" "all_reduce -b 9 -e 8" "all_reduce -d x" "all_reduce -r 5" \
   "all_reduce --peer nobody" "all_reduce --split MOD" "all_reduce -R 3" "all_reduce -G 1"; do
   code=0
