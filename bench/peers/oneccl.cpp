@@ -7,8 +7,8 @@
 //
 // The same operations through oneCCL on host memory, over the Intel MPI that it
 // comes with (its default transport). Arguments: those of Station.h, then the
-// number of ranks, and a folder in which rank 0 leaves the address of its store;
-// the rank is the launcher's.
+// number of ranks, and a folder in which rank 0 leaves the address of its
+// store; the rank is the launcher's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -114,8 +114,8 @@ public:
   int size() const override { return comm.size(); }
   std::string version() const override {
     auto v = ccl::get_library_version();
-    return "oneCCL " + std::to_string(v.major) + "." +
-           std::to_string(v.minor) + "." + std::to_string(v.update);
+    return "oneCCL " + std::to_string(v.major) + "." + std::to_string(v.minor) +
+           "." + std::to_string(v.update);
   }
   char *allocate(uint64_t bytes) override {
     void *memory = nullptr;

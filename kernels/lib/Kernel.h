@@ -205,6 +205,7 @@ std::unique_ptr<Kernel> make(const Description &description) {
 }
 
 void registerFused(Registry &);
+void registerUpdate(Registry &);
 void registerGemm(Registry &);
 void registerRows(Registry &);
 void registerAttention(Registry &);
