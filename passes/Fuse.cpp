@@ -15,10 +15,12 @@
 #include "Passes.h"
 #include "comm/Comm.h"
 #include "common/Explain.h"
+#include "common/Members.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
 #include "concord/cost/Cost.h"
 #include "concord/kernel.h"
+#include "fuse/Update.h"
 #include "lowering/Describe.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -186,6 +188,9 @@ struct Fuse : public concord::impl::CommFuseBase<Fuse> {
             const Twine &keys = "");
 
   cost::Machine machine;
+  std::optional<Members> members;
+  /// Collectives that went away together with an earlier one.
+  llvm::DenseSet<Operation *> erased;
 };
 
 } // namespace
@@ -670,10 +675,21 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   if (!size || *size < 2)
     return keep(op, "group-size");
   match.members = *size;
+  // Another member that does not fuse it alike would wait for another issue.
+  if (auto view = viewIssue(op))
+    if (StringRef why = members->whyNotAll(*view); !why.empty())
+      return keep(op, why);
   // The kernels read and write the members' memory.
   cost::Placement where = placement(match);
   if (where.top() > 0 || !machine.levels[0].memory)
     return keep(op, "no-shared-memory");
+  if (match.scatters)
+    if (auto fused = fuse::fuseUpdate(
+            op, {machine, force, exact, minGainPercent}, erased);
+        fused && *fused) {
+      ++numFused;
+      return;
+    }
   if (const char *reason =
           match.gathers ? matchGather(match) : matchReduction(match))
     return keep(op, reason);
@@ -755,8 +771,10 @@ void Fuse::runOnOperation() {
   }
   for (func::FuncOp function : entryFunctions(getOperation())) {
     SmallVector<comm::CollectiveOpInterface> issues = issuesOf(function);
+    erased.clear();
+    members.emplace(getOperation(), function);
     for (comm::CollectiveOpInterface op : issues)
-      if (op->getNumResults() == 1)
+      if (!erased.contains(op.getOperation()) && op->getNumResults() == 1)
         tryFuse(op);
   }
 }

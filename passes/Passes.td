@@ -301,7 +301,9 @@ def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
     Fuses an all_reduce or reduce_scatter with the matrix product before it and
     with bias, residual and normalisation after it, and an all_gather of rows with
     the product that it feeds, into one `comm.fused`. Reshapes in between and the
-    order of operands do not matter. Every member finishes a share of the rows (for
+    order of operands do not matter. A reduce_scatter, elementwise operations on the
+    own share (the step of an optimiser whose states are divided) and the all_gather of
+    their result become one as well, of kind all_reduce. Every member finishes a share of the rows (for
     a product of few rows, of the columns) from the others' partial results where
     they lie, or, where that moves fewer bytes, all rows (`every`).
 
@@ -324,6 +326,8 @@ def CommFuse : Pass<"comm-fuse", "::mlir::ModuleOp"> {
   let options = [
     Option<"force", "force", "bool", /*default=*/"false",
            "Fuse whatever matches, without looking at the predicted gain">,
+    Option<"exact", "exact", "bool", /*default=*/"false",
+           "Refuse fusions that round otherwise than the separate operations in f32">,
     Option<"minGainPercent", "min-gain-percent", "double", /*default=*/"10",
            "Least predicted gain, in percent of the unfused time without the product">,
     Option<"machineName", "machine", "std::string", /*default=*/"\"\"",

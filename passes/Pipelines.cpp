@@ -154,6 +154,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   joined.machine = options.machine;
   CommFuseOptions fused;
   fused.machineName = options.machine;
+  fused.exact = exact;
   bool overlaps = options.opt && options.overlap;
   addPhase(manager, Phase::Ordered, [=](OpPassManager &pm, bool bounded) {
     if (bucket && !bounded)

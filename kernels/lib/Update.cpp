@@ -12,8 +12,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "UpdateHot.h"
 #include "Select.h"
+#include "UpdateHot.h"
 
 #include <algorithm>
 #include <charconv>
@@ -106,9 +106,9 @@ public:
       operand(uint64_t(share) * uint64_t(sizeOf(t)));
     numOutputs = info.num_operands - numInputs;
     for (uint32_t i = 0; i < info.num_operands; ++i)
-      elementBytes[i] = uint64_t(
-          i == 0 || i == numInputs ? sizeOf(type)
-          : i < numInputs          ? (single[i - 1] ? 0 : sizeOf(inputs[i - 1]))
+      elementBytes[i] =
+          uint64_t(i == 0 || i == numInputs ? sizeOf(type)
+                   : i < numInputs ? (single[i - 1] ? 0 : sizeOf(inputs[i - 1]))
                                    : sizeOf(outputs[i - numInputs - 1]));
 
     std::vector<Instruction> program = read(d, 1 + inputs.size());
@@ -120,9 +120,8 @@ public:
         d.fail("results", "names no value");
     schedule(program, inputs, single, outputs, results);
 
-    int64_t each = std::max<int64_t>(kUpdateStrip,
-                                     kPartBytes / int64_t(es) / kUpdateStrip *
-                                         kUpdateStrip);
+    int64_t each = std::max<int64_t>(
+        kUpdateStrip, kPartBytes / int64_t(es) / kUpdateStrip * kUpdateStrip);
     partElements = each;
     info.parts = uint32_t((share + each - 1) / each);
     workspaceBytes = info.workspace_bytes =
@@ -152,13 +151,13 @@ public:
     for (int m = 0; m < members; ++m) {
       o.parts[m] = static_cast<char *>(s.peers[info.shared][m]) + at;
       // Begin with different targets at different members.
-      o.targets[m] = static_cast<char *>(
-                         s.peers[numInputs][(int(s.me) + m) % members]) +
-                     at;
+      o.targets[m] =
+          static_cast<char *>(s.peers[numInputs][(int(s.me) + m) % members]) +
+          at;
     }
     for (uint32_t i = 0; i < info.num_operands; ++i)
-      o.operands[i] = static_cast<char *>(s.pointers[i]) +
-                      first * int64_t(elementBytes[i]);
+      o.operands[i] =
+          static_cast<char *>(s.pointers[i]) + first * int64_t(elementBytes[i]);
     Poller poller;
     table.run(shape, o, s.workspace, poller);
     return kOk;
@@ -274,7 +273,7 @@ private:
       if (place[value] >= 0 || value >= firstOwn)
         return;
       UpdateStep step;
-      step.code = value == 0           ? UpdateCode::Sum
+      step.code = value == 0          ? UpdateCode::Sum
                   : single[value - 1] ? UpdateCode::Single
                                       : UpdateCode::Load;
       step.type = value ? inputs[value - 1] : type;

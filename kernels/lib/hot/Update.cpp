@@ -119,9 +119,8 @@ void run(const UpdateShape &s, const UpdateOperands &o, void *workspace,
       case UpdateCode::Single:
         withType(step.type, [&](auto zero) {
           using T = decltype(zero);
-          vf first =
-              Lane<T>::load(static_cast<const T *>(o.operands[step.operand]),
-                            1);
+          vf first = Lane<T>::load(
+              static_cast<const T *>(o.operands[step.operand]), 1);
           each(to, to, [&](vf) { return vf(first[0]); });
         });
         break;
@@ -170,8 +169,7 @@ void run(const UpdateShape &s, const UpdateOperands &o, void *workspace,
         withType(step.type, [&](auto zero) {
           using T = decltype(zero);
           bool spread = step.code == UpdateCode::Spread;
-          void *const *targets =
-              spread ? o.targets : &o.operands[step.operand];
+          void *const *targets = spread ? o.targets : &o.operands[step.operand];
           T *whole = reinterpret_cast<T *>(strips);
           if (s.stream)
             storeStrip(whole, a, count);

@@ -57,8 +57,8 @@ std::string text(const Case &c) {
   // 5 and 6 beta 1 and 1 - beta 1; 7 and 8 those of beta 2; 9 epsilon.
   std::string program = "const 3f666666;const 3dccccd0;const 3f7fbe77;"
                         "const 3a831200;const 322bcc77;";
-  program += "mul 5 2;mul 6 0;add 10 11;"         // 12: m
-             "mul 0 0;mul 7 3;mul 8 13;add 14 15;" // 16: v
+  program += "mul 5 2;mul 6 0;add 10 11;"                     // 12: m
+             "mul 0 0;mul 7 3;mul 8 13;add 14 15;"            // 16: v
              "sqrt 16;add 17 9;div 12 18;mul 4 19;sub 1 20;"; // 21: p
   program += c.narrow ? "round bf16 21" : "max 21 21";        // 22
   std::string type = c.narrow ? "bf16" : "f32";
