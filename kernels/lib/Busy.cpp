@@ -8,8 +8,7 @@
 // Computation of a known time, for programs that measure what communication
 // costs and what of it can be hidden: it keeps its core busy and polls as often
 // as others do, and never sleeps. Where ranks outnumber cores it is a timed
-// wait
-// (`yield`): what passes while another rank has the core counts, too.
+// wait (`yield`): what passes while another rank has the core counts, too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,12 +27,16 @@ public:
   explicit Busy(const Description &d)
       : bytes(d.size("bytes", 0)), nanoseconds(d.size("ns", 0)),
         yields(d.flag("yield", false)) {
-    numInputs = 1;
+    int64_t inputs = d.i64("inputs", 1);
+    if (inputs < 1 || inputs > kMaxInputs)
+      invalidArgument("busy: inputs is " + std::to_string(inputs) +
+                      "; it takes 1 to " + std::to_string(kMaxInputs));
+    numInputs = uint32_t(inputs);
   }
 
   int32_t run(void *const *pointers, void *) const override {
     const int64_t until = now() + nanoseconds;
-    std::memcpy(pointers[1], pointers[0], size_t(bytes));
+    std::memcpy(pointers[numInputs], pointers[0], size_t(bytes));
     Poller poller;
     for (int64_t last = now(); last < until;) {
       if (yields)
@@ -46,6 +49,8 @@ public:
   }
 
 private:
+  static constexpr int64_t kMaxInputs = 16;
+
   static int64_t now() {
     timespec t;
     ::clock_gettime(CLOCK_MONOTONIC, &t);

@@ -4,9 +4,12 @@
 # Two "hosts" on this machine: network namespaces joined by a veth pair whose both
 # ends are shaped (tc tbf), each with a host name of its own. Root only.
 #
-#   netns.sh up NAME RATE [DELAY]   make hosts NAME-a (10.77.N.1) and NAME-b
+#   netns.sh up NAME RATE [DELAY [BURST]]
+#                                   make hosts NAME-a (10.77.N.1) and NAME-b
 #                                   (10.77.N.2); RATE as in tc (1gbit, 200mbit),
-#                                   DELAY of each direction as in netem (50us)
+#                                   DELAY of each direction as in netem (50us, or
+#                                   ""), BURST what passes at once after a pause
+#                                   (256kb; less than 96kb may pass nothing)
 #   netns.sh exec NAME-x CMD...     run CMD on a host
 #   netns.sh agent ADDRESS CMD...   the same, as the remote shell of an mpirun: CMD
 #                                   goes through a shell; needs HOSTS_NETNS=NAME
@@ -52,7 +55,7 @@ end_processes() {
 }
 
 up() {
-  local name=$1 rate=$2 delay=${3:-}
+  local name=$1 rate=$2 delay=${3:-} burst=${4:-256kb}
   [ ${#name} -le 11 ] || die "the name '$name' is longer than 11 characters"
   local side
   for side in a b; do
@@ -65,7 +68,7 @@ up() {
     ip -n "$name-$side" link set "$name-$side" up
     # Whole segments cost nothing to send otherwise, and the shaper sees bursts.
     ip netns exec "$name-$side" tc qdisc add dev "$name-$side" root handle 1: \
-      tbf rate "$rate" burst 256kb latency 50ms
+      tbf rate "$rate" burst "$burst" latency 50ms
     if [ -n "$delay" ]; then
       ip netns exec "$name-$side" tc qdisc add dev "$name-$side" parent 1: \
         handle 2: netem delay "$delay" limit 10000
@@ -117,7 +120,7 @@ start_mpirun() {
 command=${1:-}
 [ $# -gt 0 ] && shift
 case "$command" in
-  up) [ $# -ge 2 ] || die "up NAME RATE [DELAY]"; up "$@" ;;
+  up) [ $# -ge 2 ] || die "up NAME RATE [DELAY [BURST]]"; up "$@" ;;
   down) [ $# -eq 1 ] || die "down NAME"; down "$@" ;;
   exec) [ $# -ge 2 ] || die "exec HOST CMD..."; on "$@" ;;
   address) [ $# -eq 2 ] || die "address NAME a|b"; address "$@" ;;

@@ -11,7 +11,9 @@
 // per program and round the median step in microseconds (that of the slowest
 // rank), the largest difference of outputs between the first program and each
 // other with outputs of the same sizes, and the bytes that a core copies per
-// second while all do, at COPY_BYTES. bench_fuse.py makes the programs.
+// second while all do, at COPY_BYTES. bench_fuse.py makes the programs. Started
+// by mpirun it is one rank of the job, whose hosts may be namespaces of one
+// machine: then BENCH_CORES names the core of each rank, "0,1".
 //
 //===----------------------------------------------------------------------===//
 
@@ -24,6 +26,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sched.h>
 #include <string>
 #include <time.h>
 #include <unistd.h>
@@ -149,12 +152,31 @@ static double compare(Program &a, Program &b) {
   return worst;
 }
 
+/// Binds this thread to the core that BENCH_CORES has for the rank.
+static void bindTo(int32_t rank) {
+  const char *list = std::getenv("BENCH_CORES");
+  for (; list && rank > 0; --rank) {
+    list = std::strchr(list, ',');
+    list = list ? list + 1 : nullptr;
+  }
+  if (!list || *list < '0' || *list > '9')
+    return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(std::atoi(list), &set);
+  if (::sched_setaffinity(0, sizeof set, &set) != 0)
+    std::perror("bench_fuse: cannot bind to a core");
+}
+
 static int runRank(int argc, char **argv) {
   concord_context *context = nullptr;
   concord_comm *world = nullptr;
   int32_t rank = 0, ranks = 0;
   check(concord_context_create(nullptr, &context), "context");
   check(concord_context_rank(context, &rank, &ranks), "rank");
+  // Not before: to the runtime ranks of one machine that are bound to fewer
+  // cores than there are ranks have to share them.
+  bindTo(rank);
   check(concord_comm_world(context, &world), "world");
   int rounds = std::atoi(argv[2]);
   double budget = std::atof(argv[3]) * 1e6;
@@ -227,8 +249,10 @@ int main(int argc, char **argv) {
                          "PROGRAM.so...\n");
     return 2;
   }
-  if (std::getenv("CONCORD_JOB_FD"))
-    return runRank(argc, argv);
+  for (const char *launched :
+       {"CONCORD_JOB_FD", "OMPI_COMM_WORLD_RANK", "PMI_RANK"})
+    if (std::getenv(launched))
+      return runRank(argc, argv);
   char self[4096];
   ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);
   if (n <= 0) {

@@ -66,6 +66,7 @@ const char *kDescriptions[] = {
     "unary dtype=f32 n=1000 op=sin",
     "unary dtype=f16 n=1000 op=gelu_tanh",
     "binary dtype=f32 n=1000 op=pow yscalar=1",
+    "busy bytes=1000 inputs=3 ns=1000",
 };
 
 /// Every operand has room for the largest of the above.
@@ -229,6 +230,25 @@ TEST(Abi, NullArgumentsAndSmallInfo) {
   EXPECT_NE(concord_kernel_pack(nullptr, &info, &info), 0);
   concord_kernel_destroy(kernel);
   concord_kernel_destroy(nullptr);
+}
+
+TEST(Abi, BusyCopiesItsFirstInput) {
+  concord_kernel *kernel = nullptr;
+  EXPECT_NE(
+      concord_kernel_create("busy bytes=4 inputs=0 ns=1", &kernel, nullptr), 0);
+  EXPECT_NE(
+      concord_kernel_create("busy bytes=4 inputs=17 ns=1", &kernel, nullptr),
+      0);
+  EXPECT_NE(std::string(concord_kernel_last_error()).find("1 to 16"),
+            std::string::npos);
+  ASSERT_EQ(
+      concord_kernel_create("busy bytes=4 inputs=2 ns=1000", &kernel, nullptr),
+      0);
+  char first[] = "abcdefg", second[] = "xxxxxxx", result[] = ".......";
+  void *pointers[] = {first, second, result};
+  EXPECT_EQ(concord_kernel_run(kernel, pointers, nullptr), 0);
+  EXPECT_STREQ(result, "abcd...");
+  concord_kernel_destroy(kernel);
 }
 
 TEST(Abi, TargetIsKnown) {

@@ -185,6 +185,65 @@ TEST(Overlap, IssueOrderIsKeptOnRequest) {
   b.run();
 }
 
+/// Two chains that need each other's time (two micro-batches, one behind the
+/// other): the second one's collectives have to be started for it.
+TEST(Overlap, IndependentChainsTakeTurns) {
+  Builder b;
+  for (int chain = 0; chain < 2; ++chain) {
+    uint32_t x = b.compute(0.1);
+    for (int layer = 0; layer < 10; ++layer)
+      x = b.comm(0.9, {b.compute(1, {x})});
+    b.compute(0.1, {x});
+  }
+  b.problem.limit = 100;
+  Schedule s = b.run();
+  EXPECT_NEAR(s.secondsBefore, 38.4, 1e-9);
+  // All but the first computation and the last collective.
+  EXPECT_LT(s.secondsAfter, 22.5);
+  // Without room for the second chain's values nothing changes.
+  b.problem.limit = s.bytesBefore;
+  EXPECT_LE(b.run().bytesAfter, s.bytesBefore);
+}
+
+/// A collective between two computations of the other chain: a little work
+/// comes forward, so that the link is not idle while the host is busy.
+TEST(Overlap, ShortWorkGoesAheadForTheLink) {
+  Builder b;
+  for (int chain = 0; chain < 2; ++chain) {
+    uint32_t x = b.compute(0.1);
+    for (int layer = 0; layer < 10; ++layer) {
+      for (int i = 0; i < 3; ++i)
+        x = b.compute(0.5, {x});
+      // As reduce_scatter, norm, all_gather.
+      x = b.comm(0.4, {x});
+      x = b.compute(0.01, {x});
+      x = b.comm(0.4, {x});
+    }
+    b.compute(0.1, {x});
+  }
+  b.problem.limit = 100;
+  Schedule s = b.run();
+  EXPECT_LT(s.secondsAfter, 1.15 * s.computeSeconds);
+}
+
+/// Nothing is ready, but something will be before the one that is waited for.
+TEST(Overlap, TakesWhatArrivesFirst) {
+  Builder b;
+  uint32_t x = b.compute(1);
+  uint32_t late = b.comm(1, {x});
+  uint32_t y = b.compute(1, {x});
+  uint32_t soon = b.comm(0.5, {y});
+  b.problem.nodes[soon].lane = 1;
+  b.problem.nodes[late].seconds = 4;
+  b.compute(0.5, {late});
+  uint32_t other = b.compute(2, {soon});
+  b.problem.limit = 100;
+  Schedule s = b.run();
+  EXPECT_NEAR(s.secondsAfter, 5.5, 1e-9);
+  EXPECT_LT(position(s, Action::Kind::Run, other),
+            position(s, Action::Kind::Wait, late));
+}
+
 /// Random graphs: every schedule is checked by verify(), which knows nothing of
 /// how it was made, under limits from none to what the given order needs.
 TEST(Overlap, RandomGraphs) {

@@ -1,0 +1,74 @@
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Two hosts and a shaped link between them, for benchmarks (netns.sh).
+
+    with Link("1gbit") as link:
+        text = link.mpirun(2, [program, ...])
+
+Where it cannot be had `unavailable()` says why: no root, no mpirun, no namespaces.
+"""
+
+import os
+import shutil
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+NETNS = os.path.join(HERE, "netns.sh")
+LIBRARY = "openmpi"
+
+
+class LinkError(Exception):
+    pass
+
+
+def unavailable():
+    """None, or in words what is missing."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    for tool in ("ip", "tc", f"mpirun.{LIBRARY}"):
+        if not shutil.which(tool, path=path):
+            return f"'{tool}' is not installed (openmpi-bin libopenmpi-dev iproute2)"
+    library = os.environ.get("CONCORD_BIN", os.path.join(ROOT, "build", "bin"))
+    if not os.path.exists(os.path.join(library, "..", "lib",
+                                       f"libconcord_mpi_{LIBRARY}.so")):
+        return (f"the build has no module for {LIBRARY}: install libopenmpi-dev and "
+                "configure again")
+    return None
+
+
+class Link:
+    """`rate` as in tc ("1gbit", "200mbit"), `delay` of each direction ("50us")."""
+
+    # What passes at once after a pause: as little as still lets all segments pass.
+    BURST = "128kb"
+
+    def __init__(self, rate, delay=""):
+        self.rate, self.delay = rate, delay
+        self.name = f"ccl{os.getpid() % 100000}"
+
+    def _netns(self, *arguments, timeout=60, **env):
+        return subprocess.run([NETNS, *arguments], capture_output=True, text=True,
+                              timeout=timeout, check=False,
+                              env={**os.environ, **env})
+
+    def __enter__(self):
+        self._netns("down", self.name)
+        done = self._netns("up", self.name, self.rate, self.delay, self.BURST)
+        if done.returncode:
+            self._netns("down", self.name)
+            raise LinkError(f"the link cannot be made here: {done.stderr.strip()}")
+        return self
+
+    def __exit__(self, *_):
+        self._netns("down", self.name)
+
+    def mpirun(self, ranks, command, timeout=300, **env):
+        """The command on all ranks, half of them per host: standard output."""
+        done = self._netns("mpirun", LIBRARY, self.name, str(ranks), *map(str, command),
+                           timeout=timeout, **env)
+        if done.returncode:
+            raise LinkError(" ".join(map(str, command)) + "\n" + done.stdout[-1000:] +
+                            done.stderr[-2000:])
+        return done.stdout
