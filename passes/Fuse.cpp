@@ -20,6 +20,8 @@
 #include "common/PlanBuilder.h"
 #include "concord/cost/Cost.h"
 #include "concord/kernel.h"
+#include "fuse/Exchange.h"
+#include "fuse/Neighbours.h"
 #include "fuse/Update.h"
 #include "lowering/Describe.h"
 
@@ -29,7 +31,6 @@
 #include "mlir/IR/Dominance.h"
 
 #include <cmath>
-#include <map>
 
 namespace concord {
 #define GEN_PASS_DEF_COMMFUSE
@@ -38,6 +39,7 @@ namespace concord {
 
 using namespace mlir;
 using namespace concord;
+using namespace concord::fuse;
 
 namespace {
 
@@ -53,74 +55,6 @@ constexpr int64_t kRowsOfPart = 112;
 constexpr double kTakenByStep = 3;
 /// Of the time to read a weight once more, what computing does not hide.
 constexpr double kShareOfRereading = 0.1;
-
-/// `NAME key=value ...` of a kernel call; lists and quoted strings stay text.
-struct KernelText {
-  std::string name;
-  std::map<std::string, std::string> keys;
-
-  explicit KernelText(StringRef text) {
-    auto [head, rest] = text.split(' ');
-    name = head.str();
-    while (!rest.empty()) {
-      auto [item, next] = rest.split(' ');
-      auto [key, value] = item.split('=');
-      keys[key.str()] = value.str();
-      rest = next;
-    }
-  }
-  int64_t number(const std::string &key, int64_t fallback) const {
-    auto it = keys.find(key);
-    int64_t value = fallback;
-    if (it != keys.end())
-      (void)StringRef(it->second).getAsInteger(10, value);
-    return value;
-  }
-  /// Whether there are no keys but these.
-  bool only(std::initializer_list<StringRef> known) const {
-    return llvm::all_of(keys, [&](auto &entry) {
-      return llvm::is_contained(known, entry.first);
-    });
-  }
-};
-
-int64_t elements(Value value) {
-  return cast<RankedTensorType>(value.getType()).getNumElements();
-}
-
-/// Whether the operation only gives a tensor another shape.
-bool isReshape(Operation *op) {
-  if (auto cast = dyn_cast<tensor::CastOp>(op))
-    return true;
-  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::ReshapeOp>(
-      op);
-}
-
-/// What a value is, apart from its shape.
-Value strip(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    if (!isReshape(op))
-      break;
-    value = op->getOperand(0);
-  }
-  return value;
-}
-
-/// The uses of a value, those of its reshaped forms instead of the reshapes.
-SmallVector<OpOperand *> usesOf(Value value) {
-  SmallVector<OpOperand *> result;
-  SmallVector<Value> worklist = {value};
-  while (!worklist.empty()) {
-    Value next = worklist.pop_back_val();
-    for (OpOperand &use : next.getUses()) {
-      if (isReshape(use.getOwner()) && use.getOperandNumber() == 0)
-        worklist.push_back(use.getOwner()->getResult(0));
-      else
-        result.push_back(&use);
-    }
-  }
-  return result;
-}
 
 /// What is added to the collective's result.
 struct Sums {
@@ -341,7 +275,7 @@ const char *Fuse::matchReduction(Match &match) {
   bool single = true;
   for (Value v = input;; v = v.getDefiningOp()->getOperand(0)) {
     single &= v.hasOneUse();
-    if (!v.getDefiningOp() || !isReshape(v.getDefiningOp()))
+    if (!v.getDefiningOp() || !onlyReshapes(v.getDefiningOp()))
       break;
   }
   if (single)
@@ -623,7 +557,7 @@ void Fuse::rewrite(Match &match, const Made &made, Operation *at) {
     SmallVector<Value> worklist = {value};
     while (!worklist.empty())
       for (Operation *user : worklist.pop_back_val().getUsers())
-        if (isReshape(user)) {
+        if (onlyReshapes(user)) {
           reshapes.push_back(user);
           worklist.push_back(user->getResult(0));
         }
@@ -654,9 +588,22 @@ void Fuse::rewrite(Match &match, const Made &made, Operation *at) {
 }
 
 void Fuse::tryFuse(comm::CollectiveOpInterface op) {
+  comm::CollectiveKind kind = op.getCollectiveKind();
+  if (kind == comm::CollectiveKind::all_to_all) {
+    switch (fuseExchange(op, {machine, force, double(minGainPercent)})) {
+    case Outcome::Fused:
+      ++numFused;
+      break;
+    case Outcome::Kept:
+      ++numRefused;
+      break;
+    case Outcome::NotOne:
+      break;
+    }
+    return;
+  }
   Match match;
   match.collective = op;
-  comm::CollectiveKind kind = op.getCollectiveKind();
   match.gathers = kind == comm::CollectiveKind::all_gather;
   match.scatters = kind == comm::CollectiveKind::reduce_scatter;
   if (!match.gathers && !match.scatters &&

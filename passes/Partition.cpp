@@ -43,6 +43,55 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
   /// split like an axis whose ranks come one after another.
   static constexpr StringLiteral kMicroBatches = "micro-batches";
 
+  /// The predicted solution of an axis, on a copy of the function: with tokens
+  /// sent to their experts, or without. None when there is nothing to send.
+  static std::optional<sharding::Solution>
+  trySolving(func::FuncOp function, partition::AxisOptions options, bool send) {
+    OwningOpRef<func::FuncOp> copy = function.clone();
+    if (send) {
+      options.exchanges = partition::prepareExperts(*copy, options);
+      if (options.exchanges.empty())
+        return std::nullopt;
+    }
+    partition::BoundProblem bound;
+    if (failed(bindProblem(*copy, options, bound)))
+      return std::nullopt;
+    try {
+      return sharding::solve(bound.problem);
+    } catch (const std::exception &) {
+      return std::nullopt; // the chosen form meets it again, and says so
+    }
+  }
+
+  /// Puts the exchanges of mixtures of experts into the function, if they are
+  /// wanted.
+  void sendTokens(func::FuncOp function, partition::AxisOptions &options) {
+    if (experts == "reduce")
+      return;
+    // Sizes at which tokens do not divide must be split like the others.
+    if (getOperation()->hasAttr(kSizesPending)) {
+      explain(function, function.getLoc(), "comm-partition", "keep-tokens",
+              "bounded-sizes", "axis=" + Twine(options.name));
+      return;
+    }
+    if (experts == "cost" || explains(function)) {
+      auto sent = trySolving(function, options, /*send=*/true);
+      auto kept = trySolving(function, options, /*send=*/false);
+      bool cheaper = sent && kept && sent->objective < kept->objective;
+      bool keep = experts == "cost" && !cheaper;
+      if (sent && kept)
+        explain(function, function.getLoc(), "comm-partition",
+                keep ? "keep-tokens" : "send-tokens",
+                experts == "cost" ? "least-predicted-time" : "experts-split",
+                "axis=" + Twine(options.name) +
+                    " sent_seconds=" + std::to_string(sent->seconds) +
+                    " kept_seconds=" + std::to_string(kept->seconds));
+      if (keep)
+        return;
+    }
+    options.exchanges = partition::prepareExperts(function, options);
+  }
+
   LogicalResult splitAxis(func::FuncOp function, const Mesh &mesh,
                           const std::string &name, int64_t size) {
     partition::AxisOptions options;
@@ -57,6 +106,8 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     (void)runRegionDCE(rewriter, function->getRegions());
 
     prepareProjections(function, options);
+    if (name == "ep")
+      sendTokens(function, options);
     partition::BoundProblem bound;
     if (failed(bindProblem(function, options, bound)))
       return failure();
@@ -127,6 +178,8 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
       addDomain(function, mesh, name);
     if (failed(applySolution(function, options, domain, bound, solution)))
       return failure();
+    if (!options.exchanges.empty())
+      partition::readBroadcastInPlace(function);
     (void)runRegionDCE(rewriter, function->getRegions());
     return success();
   }
@@ -176,6 +229,11 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (experts != "send" && experts != "reduce" && experts != "cost") {
+      module.emitError("comm-partition: experts=")
+          << experts << " is none of send, reduce, cost";
+      return signalPassFailure();
+    }
     Mesh mesh;
     if (auto attr = module->getAttrOfType<ArrayAttr>("comm.mesh"))
       for (Attribute entry : attr) {

@@ -41,6 +41,12 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
       llvm::cl::desc("Stop after this phase: partitioned, "
                      "decomposed, ordered, planned, lowered"),
       llvm::cl::init("planned")};
+  Option<std::string> experts{
+      *this, "experts",
+      llvm::cl::desc(
+          "How a mixture of experts is split over the axis ep: send, "
+          "reduce, cost (comm-partition)"),
+      llvm::cl::init("send")};
   Option<bool> recognize{*this, "recognize",
                          llvm::cl::desc("Recognise composite operations "
                                         "(normalisation, GELU, attention)"),

@@ -62,7 +62,12 @@ def CommPartition : Pass<"comm-partition", "::mlir::ModuleOp"> {
     Option<"replicateInputs", "replicate-inputs", "bool", /*default=*/"false",
            "Give every rank the whole inputs">,
     Option<"replicateOutputs", "replicate-outputs", "bool", /*default=*/"false",
-           "Leave the whole outputs on every rank">
+           "Leave the whole outputs on every rank">,
+    Option<"experts", "experts", "std::string", /*default=*/"\"send\"",
+           "How a mixture of experts is split over the axis ep: send (tokens go "
+           "to the owners of their experts and back, all_to_all), reduce (every "
+           "owner has all tokens, and partial sums are reduced), or cost (what "
+           "is predicted to be faster)">
   ];
   let statistics = [
     Statistic<"numCollectives", "collectives", "Collectives inserted">,

@@ -119,8 +119,11 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
         " is none of partitioned, decomposed, ordered, planned, lowered"));
     return;
   }
-  addPhase(manager, Phase::Partitioned,
-           [](OpPassManager &pm, bool) { pm.addPass(createCommPartition()); });
+  CommPartitionOptions split;
+  split.experts = options.experts;
+  addPhase(manager, Phase::Partitioned, [=](OpPassManager &pm, bool) {
+    pm.addPass(createCommPartition(split));
+  });
   if (to == Phase::Partitioned)
     return;
   bool recognize = options.recognize, fuse = options.fuseElementwise;

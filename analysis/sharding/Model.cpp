@@ -426,7 +426,7 @@ void Model::priceLayouts() {
       for (size_t to = 0; to < n; ++to) {
         auto steps = planReshard(model.layouts[from], model.layouts[to],
                                  problem.tensors[t].shape, problem.ranks,
-                                 problem.allToAll);
+                                 problem.mayExchange(static_cast<int32_t>(t)));
         if (!steps)
           continue;
         int64_t time = 0;

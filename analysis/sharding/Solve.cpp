@@ -147,7 +147,7 @@ private:
     const TensorModel &info = model.tensors[tensor];
     return *planReshard(info.layouts[from], info.layouts[to],
                         model.problem.tensors[tensor].shape,
-                        model.problem.ranks, model.problem.allToAll);
+                        model.problem.ranks, model.problem.mayExchange(tensor));
   }
 
   const Model &model;

@@ -92,7 +92,7 @@ std::optional<std::string> Verifier::steps(const std::vector<Reshard> &list) {
     std::string label = tensorLabel(tensor) + ": " + toString(step.kind) + " " +
                         toString(step.from) + " -> " + toString(step.to);
     auto plan = planReshard(step.from, step.to, problem.tensors[tensor].shape,
-                            problem.ranks, problem.allToAll);
+                            problem.ranks, problem.mayExchange(tensor));
     if (!plan || plan->size() != 1 || plan->front() != step)
       return label + " is no primitive step";
     if (!contains(available[tensor], step.from))

@@ -409,10 +409,11 @@ LogicalResult FusedOp::verify() {
                          << ", whose groups differ in size";
   bool reduces = getKind() == CollectiveKind::all_reduce ||
                  getKind() == CollectiveKind::reduce_scatter;
-  if (!reduces && getKind() != CollectiveKind::all_gather)
+  if (!reduces && getKind() != CollectiveKind::all_gather &&
+      getKind() != CollectiveKind::all_to_all)
     return emitOpError() << "cannot be a " << stringifyCollectiveKind(getKind())
-                         << "; it is an all_reduce, reduce_scatter or "
-                            "all_gather";
+                         << "; it is an all_reduce, reduce_scatter, "
+                            "all_gather or all_to_all";
   if (reduces != (getCollectiveReduction() == ReductionKind::sum))
     return emitOpError(reduces ? "needs the reduction sum"
                                : "takes no reduction");

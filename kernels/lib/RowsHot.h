@@ -80,6 +80,15 @@ struct CombineOperands {
   void *sum[kMostMembers] = {}; ///< parts + bias + residual; null: not wanted
 };
 
+/// Rows of several matrices, each row times a factor of its own, added up.
+struct MixShape {
+  int64_t rows = 0, cols = 0;
+  int64_t groups = 1; ///< matrices of rows x cols, dense, one behind the other
+  int64_t factorStride =
+      0;               ///< elements from one matrix's factors to the next's
+  bool stream = false; ///< store past the caches
+};
+
 struct RowsTable {
   void (*softmax)(GemmType, const SoftmaxShape &, const void *x,
                   const void *mask, void *y, void *workspace, Poller &);
@@ -91,6 +100,10 @@ struct RowsTable {
   /// Copies what another core has just written; its lines are this core's
   /// alone afterwards (CombineShape::take).
   void (*takeOver)(void *to, void *from, int64_t bytes, Poller &);
+  /// y[r, j] = sum over g of factors[g, r] * x[g, r, j], in the order of g.
+  /// Workspace: a row of elements.
+  void (*mix)(GemmType, const MixShape &, const void *x, const void *factors,
+              void *y, void *workspace, Poller &);
 };
 
 extern const RowsTable rowsTable_v2, rowsTable_v3, rowsTable_v4,

@@ -127,15 +127,20 @@ static DType typeOf(Operation *op) {
 
 double CostModel::fusedProduct(comm::FusedOp op) const {
   StringRef text = op.getDescription();
-  auto [head, product] = text.split("product=\"");
-  product = product.split('"').first;
-  if (product.empty())
-    return 0;
-  double m = keyOf(product, "m", 1), n = keyOf(product, "n", 1),
-         k = keyOf(product, "k", 1);
-  DType type = typeOf(op);
-  double bytes = (m * k + k * n + m * n) * static_cast<double>(dtypeSize(type));
-  return cost::compute(figures, 2 * m * n * k, bytes, type);
+  const double groups = keyOf(text, "groups", 1);
+  const DType type = typeOf(op);
+  double sum = 0;
+  // product="...", and in a dispatch product1="..." and so on.
+  for (StringRef rest = text.split("product").second; !rest.empty();
+       rest = rest.split("product").second) {
+    StringRef product = rest.split('"').second.split('"').first;
+    double m = keyOf(product, "m", 1), n = keyOf(product, "n", 1),
+           k = keyOf(product, "k", 1);
+    double bytes =
+        (m * k + k * n + m * n) * static_cast<double>(dtypeSize(type));
+    sum += cost::compute(figures, groups * 2 * m * n * k, groups * bytes, type);
+  }
+  return sum;
 }
 
 static double kernelFlops(comm::KernelOp op, double bytes) {

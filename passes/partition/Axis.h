@@ -14,13 +14,24 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <optional>
+
 namespace concord::partition {
+
+/// A value with a dimension for where its parts are and one for where they go:
+/// one all_to_all changes which of the two is split.
+struct Exchange {
+  mlir::Value value;
+  /// How it is split once it is made; the solver's choice when there is none.
+  std::optional<sharding::Layout> layout;
+};
 
 struct AxisOptions {
   std::string name;
   int64_t size = 1;
   bool dataParallel = false; ///< split the batch, keep parameters whole
   bool replicateInputs = false, replicateOutputs = false;
+  mlir::SmallVector<Exchange> exchanges; ///< of prepareExperts
 };
 
 /// The sharding problem of a function, with the tensor number of each value.
@@ -37,6 +48,17 @@ struct BoundProblem {
 /// values.
 void prepareProjections(mlir::func::FuncOp function,
                         const AxisOptions &options);
+
+/// Brings mixtures of experts with stacked parameters into a form in which
+/// tokens are sent to the owners of their experts and what these make of them
+/// is sent back. Computes the same values. Empty when there is none, or when
+/// the axis divides neither experts nor tokens (which it explains).
+mlir::SmallVector<Exchange> prepareExperts(mlir::func::FuncOp function,
+                                           const AxisOptions &options);
+
+/// A product of stacked matrices with one and the same tensor reads it where it
+/// is, instead of a copy for each.
+void readBroadcastInPlace(mlir::func::FuncOp function);
 
 /// Reads rules, shapes and costs from the function's operations. Emits a
 /// diagnostic when a data-parallel axis does not divide the batch.

@@ -41,6 +41,10 @@ static Rule collectiveRule(comm::CollectiveOpInterface op) {
     factor.results = {DimRef{static_cast<int32_t>(dim), 1}};
     rule.factors.push_back(factor);
   }
+  // What every member of this axis has a part of can be added up behind an
+  // exchange of the other axis, where it is less.
+  if (op.getCollectiveKind() == comm::CollectiveKind::all_to_all)
+    rule.linear.push_back({0});
   return rule;
 }
 
@@ -279,6 +283,14 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
     info.isOutput = true;
     info.mustReplicate |= options.replicateOutputs ||
                           (!options.dataParallel && info.shape.size() < 3);
+  }
+  for (const Exchange &exchange : options.exchanges) {
+    TensorInfo &info = problem.tensors[bound.tensors.at(exchange.value)];
+    info.allToAll = true;
+    if (!exchange.layout)
+      continue;
+    info.fixed = true;
+    info.fixedLayout = *exchange.layout;
   }
   function.walk([&](onnxir::NodeOp node) {
     if (!options.dataParallel)

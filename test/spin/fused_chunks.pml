@@ -18,6 +18,8 @@
  * owner has finished.
  * PLAIN: no product; the partial sums are complete when a member publishes.
  * GATHER: what a member has published is used by the others where it lies.
+ * SCATTER: every member stores what it makes for another one in that one's result,
+ * once it has published.
  *
  * check: N=2 PARTS=1 OPS=2
  * check: N=2 PARTS=2 OPS=2
@@ -28,6 +30,8 @@
  * check: N=2 PARTS=1 OPS=3 PLAIN
  * check: N=3 PARTS=1 OPS=1 PLAIN
  * check: N=2 PARTS=1 OPS=3 GATHER
+ * check: N=2 PARTS=2 OPS=2 SCATTER
+ * check: N=3 PARTS=1 OPS=1 SCATTER
  * mutant: N=2 PARTS=2 OPS=2 NO_TICK       (combines without looking at ticks)
  * mutant: N=2 PARTS=1 OPS=2 TICK_FIRST    (the tick comes before the part)
  * mutant: N=2 PARTS=2 OPS=2 NO_SETTLE     (returns without waiting for all)
@@ -35,6 +39,8 @@
  * mutant: N=2 PARTS=2 OPS=2 EXCHANGE NO_TICK
  * mutant: N=2 PARTS=1 OPS=3 PLAIN NO_ENTER  (combines before all have published)
  * mutant: N=2 PARTS=1 OPS=3 GATHER NO_SETTLE
+ * mutant: N=2 PARTS=1 OPS=3 SCATTER NO_SETTLE (returns before all have stored)
+ * mutant: N=2 PARTS=1 OPS=3 SCATTER NO_ENTER (stores before the owner has published)
  * mutant: N=3 PARTS=1 OPS=1 OWN_ORDER     (counts parts in another order)
  */
 #define ALL (N * PARTS)
@@ -90,6 +96,18 @@ proctype member(byte me) {
         m[me].result[at] = 0;
         assert(m[owner].partial[at] == s);
         m[me].result[at] = s;
+      }
+    }
+#elif defined(SCATTER)
+    for (i : 0 .. N - 1) {
+      owner = (me + i) % N;
+#ifndef NO_ENTER
+      (m[owner].sequence >= s);
+#endif
+      for (p : 0 .. PARTS - 1) {
+        at = me * PARTS + p;
+        m[owner].result[at] = 0;
+        m[owner].result[at] = s;
       }
     }
 #else
@@ -164,7 +182,7 @@ proctype member(byte me) {
        fi
     od;
 #endif
-#if defined(PLAIN) || defined(GATHER)
+#if defined(PLAIN) || defined(GATHER) || defined(SCATTER)
     m[me].tick = base + 1;
 #else
     m[me].tick = base + PARTS * (N - 1) + 1;

@@ -291,6 +291,54 @@ void combineRows(const CombineShape &s, const CombineOperands &o,
 #endif
 }
 
+template <class T>
+void mixRows(const MixShape &s, const T *x, const T *factors, T *y, T *row,
+             Poller &poller) {
+  using L = Lane<T>;
+  using V = typename L::V;
+  constexpr int W = L::width;
+  for (int64_t r = 0; r < s.rows; ++r) {
+    T *to = s.stream ? row : y + r * s.cols;
+    for (int64_t j = 0; j < s.cols; j += W) {
+      const int64_t left = s.cols - j;
+      V sum = V(0);
+      for (int64_t g = 0; g < s.groups; ++g) {
+        const T *from = x + (g * s.rows + r) * s.cols + j;
+        const V v = left >= W ? L::load(from) : L::load(from, left);
+        const V part = v * V(L::get(factors[g * s.factorStride + r]));
+        sum = g ? sum + part : part;
+      }
+      if (left >= W)
+        L::store(to + j, sum);
+      else
+        L::store(to + j, sum, left);
+    }
+    if (s.stream)
+      deliver(y + r * s.cols, row, s.cols * int64_t(sizeof(T)), true);
+    poller.work(s.cols * (1 + s.groups) / 4 + 10);
+  }
+#if defined(__x86_64__)
+  if (s.stream)
+    _mm_sfence();
+#endif
+}
+
+void mix(GemmType type, const MixShape &s, const void *x, const void *factors,
+         void *y, void *workspace, Poller &poller) {
+#define CASE(tag, T)                                                           \
+  case GemmType::tag:                                                          \
+    return mixRows<T>(s, static_cast<const T *>(x),                            \
+                      static_cast<const T *>(factors), static_cast<T *>(y),    \
+                      static_cast<T *>(workspace), poller);
+  switch (type) {
+    CASE(F32, float)
+    CASE(F64, double)
+    CASE(F16, Half)
+    CASE(BF16, BFloat)
+  }
+#undef CASE
+}
+
 void takeOver(void *to, void *from, int64_t bytes, Poller &poller) {
   char *target = static_cast<char *>(to), *source = static_cast<char *>(from);
   constexpr int64_t kPiece = 16 << 10;
@@ -351,6 +399,6 @@ void norm(GemmType type, const NormShape &s, const NormOperands &o,
 
 extern const RowsTable CONCORD_HOT_TABLE(rowsTable);
 const RowsTable CONCORD_HOT_TABLE(rowsTable) = {softmax, norm, combine,
-                                                takeOver};
+                                                takeOver, mix};
 
 } // namespace concord::kernels

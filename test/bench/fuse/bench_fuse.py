@@ -68,6 +68,8 @@ def module(inputs, outputs, body, domain):
     group = "  comm.domain @tp groups([[0, 1]])\n" if domain else ""
     return (
         "#id = affine_map<(i, j) -> (i, j)>\n"
+        "#cube = affine_map<(g, i, j) -> (g, i, j)>\n"
+        "#share = affine_map<(g, i, j) -> (g, i, 0)>\n"
         'module attributes {comm.world = 2 : i64, comm.phase = "decomposed", '
         'comm.mesh = [["tp", 2]]} {\n'
         f"{group}"
@@ -83,6 +85,9 @@ class Pair:
 
     def label(self):
         return f"{self.kind} {self.dtype} m={self.m} n={self.n} k={self.k}"
+
+    def shape(self):
+        return [self.k, self.n]
 
     def weight(self):
         text = (f"gemm dtype={self.dtype} k={self.k} m={self.m} n={self.n} "
@@ -152,6 +157,78 @@ class Pair:
         es = BYTES[self.dtype]
         rows = self.m * (self.k if self.kind == "all_gather+gemm" else self.n)
         return 2 * rows * es
+
+
+class ExchangePair(Pair):
+    """Tokens sent to the owners of their experts, or what these make of them sent
+    back: two experts a rank, m rows each, half of which are exchanged."""
+
+    GROUPS = 2
+
+    def weight(self):
+        m, n, k = self.m, self.n, self.k
+        a = 0 if self.kind == "all_to_all+grouped_gemm" else m * k
+        text = (f"gemm astrides=[{a}] batch=[{self.GROUPS}] bstrides=[{k * n}] "
+                f"cstrides=[{m * n}] dtype={self.dtype} k={k} m={m} n={n} packed=1")
+        size = self.GROUPS * n * k * BYTES[self.dtype]
+        return text, (
+            f'    %w = comm.weight "w" from "w.weights" {{pack = "{text}", part = '
+            f"tensor<{self.GROUPS}x{k}x{n}x{self.dtype}>}} : tensor<{size}xi8>\n"
+        ), size
+
+    def shape(self):
+        return [self.GROUPS, self.k, self.n]
+
+    def make(self, communicates):
+        m, n, k, t, g = self.m, self.n, self.k, self.dtype, self.GROUPS
+        text, weight, size = self.weight()
+        c = f"tensor<{g}x{m}x{n}x{t}>"
+
+        def exchange(name, value, kind):
+            return (f"    %e{name} = tensor.empty() : {kind}\n"
+                    f"    %{name} = comm.all_to_all @tp split(0) concat(0) "
+                    f"ins({value} : {kind}) outs(%e{name} : {kind}) -> {kind}\n")
+
+        if self.kind == "all_to_all+grouped_gemm":
+            a = f"tensor<{m}x{k}x{t}>"
+            body, rows = weight, "%x"
+            if communicates:
+                body += exchange("a", "%x", a)
+                rows = "%a"
+            body += self.product(text, rows, a, size, c)
+            return module([("x", a)], [("%c", c)], body, communicates)
+        a, share = f"tensor<{g}x{m}x{k}x{t}>", f"tensor<{g}x{m}x1x{t}>"
+        out = f"tensor<{m}x{n}x{t}>"
+        sums = (f"onnx.reducesum attr.keepdims=0 in=[[{t},{g},{m},{n}],[i64,1]] "
+                f"opset=17 out=[[{t},{m},{n}]]")
+        scratch = f"tensor<{kernel_workspace(sums)}xi8>"
+        body = weight + self.product(text, "%x", a, size, c) + (
+            "    %axis = arith.constant dense<0> : tensor<1xi64>\n"
+            f"    %em = tensor.empty() : {c}\n    %er = tensor.empty() : {out}\n"
+            f"    %es = tensor.empty() : {scratch}\n"
+            "    %m = linalg.generic {indexing_maps = [#cube, #share, #cube], "
+            'iterator_types = ["parallel", "parallel", "parallel"]} '
+            f"ins(%c, %s : {c}, {share}) outs(%em : {c}) {{\n"
+            f"    ^bb0(%p: {t}, %q: {t}, %o: {t}):\n"
+            f"      %0 = arith.mulf %p, %q : {t}\n"
+            f"      linalg.yield %0 : {t}\n    }} -> {c}\n"
+            f'    %r:2 = comm.kernel "{sums}" ins(%m, %axis : {c}, tensor<1xi64>) '
+            f"outs(%er, %es : {out}, {scratch}) {{workspace}} -> {out}, {scratch}\n")
+        result = "%r#0"
+        if communicates:
+            body += exchange("b", "%r#0", out)
+            result = "%b"
+        return module([("x", a), ("s", share)], [(result, out)], body, communicates)
+
+    def unavoidable(self):
+        """Half of what a combine stores lies with another member."""
+        if self.kind == "all_to_all+grouped_gemm":
+            return 0
+        return self.m * self.n * BYTES[self.dtype] / 2
+
+    def footprint(self):
+        columns = self.k if self.kind == "all_to_all+grouped_gemm" else self.n
+        return 2 * self.m * columns * BYTES[self.dtype]
 
 
 def kernel_workspace(text, cache={}):
@@ -251,13 +328,13 @@ class Table:
 
 def weights(folder, pair):
     random = np.random.RandomState(3)
-    count = pair.k * pair.n
+    count = int(np.prod(pair.shape()))
     data = (random.rand(count).astype(np.float32) - 0.5) / np.float32(pair.k) ** 0.5
     raw = data.tobytes()
     if pair.dtype == "bf16":
         raw = ((data.view(np.uint32) + 0x8000) >> 16).astype(np.uint16).tobytes()
     write_weights(os.path.join(folder, "w.weights"), "w", raw, pair.dtype,
-                  [pair.k, pair.n])
+                  pair.shape())
 
 
 def share_of(pair, folder, seconds):
@@ -310,7 +387,9 @@ def bench_pairs(table, options, folder):
     rounds, seconds = (3, 0.05) if options.quick else (9, 0.3)
     ladder = [16, 32, 64, 128, 256, 512, 1024, 2048]
     shapes = [("gemm+all_reduce", 1024, 1024), ("gemm+reduce_scatter", 1024, 1024),
-              ("all_gather+gemm", 1024, 1024), ("gemm+all_reduce", 16, 4096)]
+              ("all_gather+gemm", 1024, 1024), ("gemm+all_reduce", 16, 4096),
+              ("all_to_all+grouped_gemm", 1024, 1024),
+              ("grouped_gemm+all_to_all", 1024, 1024)]
     dtypes = ["f32"] if options.quick else ["f32", "bf16"]
     for dtype in dtypes:
         for kind, m, n in shapes[:1] if options.quick else shapes:
@@ -318,9 +397,10 @@ def bench_pairs(table, options, folder):
                 continue
             shares = {}
             for k in ladder[1::3] if options.quick else ladder:
-                # What is gathered is A: its width is what K is elsewhere.
-                pair = (Pair(kind, dtype, m, k, n) if kind == "all_gather+gemm"
-                        else Pair(kind, dtype, m, n, k))
+                # What is gathered or sent is A: its width is what K is elsewhere.
+                make = ExchangePair if "all_to_all" in kind else Pair
+                pair = (make(kind, dtype, m, k, n) if kind.startswith("all_")
+                        else make(kind, dtype, m, n, k))
                 if pair.n % 64:
                     continue
                 shares[pair] = share_of(pair, folder, seconds / 3)

@@ -24,7 +24,7 @@ func.func @f(%x: tensor<8xf32>, %y: tensor<8xf32>) {
 
 comm.domain @tp groups([[0, 1]])
 func.func @f(%x: tensor<8xf32>, %y: tensor<8xf32>) {
-  // expected-error @below {{cannot be a broadcast; it is an all_reduce, reduce_scatter or all_gather}}
+  // expected-error @below {{cannot be a broadcast; it is an all_reduce, reduce_scatter, all_gather or all_to_all}}
   %r = comm.fused broadcast @tp "k" ins(%x : tensor<8xf32>) outs(%y : tensor<8xf32>) {shared = 0 : i64, written = array<i64>} -> tensor<8xf32>
   return
 }

@@ -38,6 +38,9 @@ struct TensorInfo {
   /// Layout demanded by an annotation or by the data-parallel batch split.
   bool fixed = false;
   Layout fixedLayout;
+  /// Whether this tensor's split may move to another dimension by one
+  /// all-to-all, whatever Problem::allToAll says.
+  bool allToAll = false;
 };
 
 struct OpInfo {
@@ -66,6 +69,9 @@ struct Problem {
   /// cheaper than a gather, but tempts the solver into more collectives around
   /// embeddings and poolers than there are all-reduces saved.
   bool allToAll = false;
+  bool mayExchange(int32_t tensor) const {
+    return allToAll || tensors[tensor].allToAll;
+  }
   std::vector<TensorInfo> tensors;
   std::vector<OpInfo> ops; ///< in topological order
   CostModel cost;
