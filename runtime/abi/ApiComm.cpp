@@ -165,9 +165,15 @@ int32_t concord_comm_shrink(concord_comm *parent,
       }
     }
     uint32_t number = ++parent->splits;
-    *out = makeComm(context, hashWords({parent->key, number, mask, 3}),
-                    std::move(ranks), nameOf(settings, parent, number),
-                    settings.priority, true);
+    // One may die while they do this, seen by some before and by others after.
+    // The first decides for all; if the dead one is among the members, all fail
+    // alike and can shrink again. Between hosts there is no first: those who
+    // have seen the same deaths meet.
+    bool first = !context.hosts;
+    *out =
+        makeComm(context, hashWords({parent->key, number, first ? 0 : mask, 3}),
+                 std::move(ranks), nameOf(settings, parent, number),
+                 settings.priority, true, first);
     return int32_t(CONCORD_OK);
   });
 }
@@ -275,7 +281,7 @@ int32_t concord_comm_async_error(concord_comm *comm, int32_t *status) {
   *status = comm->status;
   if (*status == CONCORD_OK)
     if (uint64_t broken = comm->block.header->broken.load())
-      *status = int32_t(broken & 0xffff);
+      *status = BrokenWord::unpack(broken).status;
   if (*status == CONCORD_OK && comm->block.header->revoked.load())
     *status = CONCORD_ERROR_REVOKED;
   return CONCORD_OK;

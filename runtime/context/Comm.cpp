@@ -79,23 +79,26 @@ uint64_t concord::rt::hashText(uint64_t seed, const std::string &text) {
 
 Comm *concord::rt::makeComm(Context &context, uint64_t key,
                             std::vector<int32_t> ranks, std::string name,
-                            int32_t priority, bool synchronise) {
+                            int32_t priority, bool synchronise, bool adopt) {
   Segment &segment = *context.segment;
   auto comm = std::make_unique<Comm>();
   comm->context = &context;
   comm->key = key;
-  comm->size = int(ranks.size());
-  comm->ranks = std::move(ranks);
   comm->name = std::move(name);
   comm->priority = priority;
-  auto mine = std::find(comm->ranks.begin(), comm->ranks.end(), context.rank);
-  if (mine == comm->ranks.end())
-    raise(CONCORD_ERROR_INVALID_ARGUMENT,
-          "rank %d is not a member of communicator '%s'", context.rank,
-          comm->name.c_str());
-  comm->me = int(mine - comm->ranks.begin());
-
-  uint64_t bytes = CommBlock::bytes(comm->size);
+  uint64_t bytes = 0;
+  auto setMembers = [&](std::vector<int32_t> members) {
+    comm->size = int(members.size());
+    comm->ranks = std::move(members);
+    auto mine = std::find(comm->ranks.begin(), comm->ranks.end(), context.rank);
+    if (mine == comm->ranks.end())
+      raise(CONCORD_ERROR_INVALID_ARGUMENT,
+            "rank %d is not a member of communicator '%s'", context.rank,
+            comm->name.c_str());
+    comm->me = int(mine - comm->ranks.begin());
+    bytes = CommBlock::bytes(comm->size);
+  };
+  setMembers(std::move(ranks));
   {
     TableLock lock(context);
     CommEntry *table = segment.comms();
@@ -136,6 +139,12 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
       found = free;
     }
     CommEntry &entry = table[found];
+    if (adopt && entry.size >= 1 && entry.size <= uint32_t(context.world) &&
+        entry.offset <= kCommAreaBytes - sizeof(CommHeader)) {
+      auto *header =
+          reinterpret_cast<CommHeader *>(segment.commArea() + entry.offset);
+      setMembers({header->ranks, header->ranks + entry.size});
+    }
     if (entry.size != uint32_t(comm->size) || entry.bytes != bytes ||
         entry.offset > kCommAreaBytes - bytes)
       raise(CONCORD_ERROR_MISMATCH,

@@ -137,7 +137,6 @@ static void awaitRanks(Context &context, double seconds, bool allHosts) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
   int64_t nextLook = 0;
   Segment &segment = *context.segment;
-  JobHeader &header = segment.header();
   useconds_t pause = 10;
   for (;;) {
     std::string missing;
@@ -159,14 +158,7 @@ static void awaitRanks(Context &context, double seconds, bool allHosts) {
       if (state == CONCORD_RANK_MISSING)
         missing += (missing.empty() ? "" : ", ") + std::to_string(r);
     }
-    if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
-      char reason[sizeof header.abortReason];
-      std::memcpy(reason, header.abortReason, sizeof reason);
-      reason[sizeof reason - 1] = 0;
-      raise(CONCORD_ERROR_ABORTED,
-            "rank %llu aborted the job during bring-up: %s",
-            (unsigned long long)who - 1, reason);
-    }
+    segment.throwIfAborted(" during bring-up");
     if (missing.empty())
       return;
     if (now > deadline)
@@ -456,19 +448,11 @@ void concord::rt::leaveJob(concord_context *context, bool counted) {
 }
 
 void concord::rt::abortJob(concord_context &context, const char *reason) {
-  JobHeader &header = context.segment->header();
-  uint64_t none = 0;
-  uint64_t own = uint64_t(context.rank) + 1;
-  if (header.aborting.compare_exchange_strong(none, own)) {
-    std::strncpy(header.abortReason, reason ? reason : "",
-                 sizeof header.abortReason - 1);
-    header.aborted.store(own, std::memory_order_release);
-  }
-  context.segment->slot(context.rank).state.store(CONCORD_RANK_ABORTED);
-  context.segment->announce();
+  context.segment->recordAbort(context.rank, reason);
   if (context.hosts) {
     Notice notice;
     notice.kind = Notice::Kind::Aborted;
+    notice.dead = context.dead.load();
     std::strncpy(notice.text, reason ? reason : "", sizeof notice.text - 1);
     context.hosts->mesh().tell(context.hosts->remoteMask(), notice);
   }

@@ -243,8 +243,11 @@ private:
 
 /// Make a communicator; all `ranks` (world ranks, in group order) call it with
 /// the same key. `synchronise`: return only when all have made it.
+/// `adopt`: where another rank has made it already, its members are taken, so
+/// that all agree although each may have seen other ranks alive.
 Comm *makeComm(Context &context, uint64_t key, std::vector<int32_t> ranks,
-               std::string name, int32_t priority, bool synchronise);
+               std::string name, int32_t priority, bool synchronise,
+               bool adopt = false);
 /// Release; nothing may be in flight.
 void dropComm(Comm *comm);
 

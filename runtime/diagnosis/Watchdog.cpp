@@ -116,8 +116,13 @@ void Watchdog::markDead(int rank) {
       none, uint64_t(rank) + 1);
   slot.state.store(CONCORD_RANK_DEAD, std::memory_order_release);
   context.dead.fetch_or(uint64_t(1) << rank, std::memory_order_release);
+  // Ranks end because of an abort, too.
+  const JobHeader &header = context.segment->header();
   int32_t ok = CONCORD_OK;
-  context.asyncStatus.compare_exchange_strong(ok, CONCORD_ERROR_PEER_DIED);
+  context.asyncStatus.compare_exchange_strong(
+      ok, header.aborted.load() && !header.deadBeforeAbort.load()
+              ? CONCORD_ERROR_ABORTED
+              : CONCORD_ERROR_PEER_DIED);
   context.segment->announce();
 }
 

@@ -832,6 +832,8 @@ std::string concord::rt::formOf(const Comm &comm) {
                      " (" + formMeaning(last.form) + "), because ";
   if (last.hosts)
     return text + "the members are on several hosts" +
+           (last.byHosts ? ", and what several of a host need goes there once"
+                         : "") +
            (last.inlined ? ", and up to " + std::to_string(kSpanInline) +
                                " B travel in the headers"
                          : "");

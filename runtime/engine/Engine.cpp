@@ -203,8 +203,9 @@ static void retire(Context &context, Op &op) {
     giveBack(context, &op);
 }
 
-void concord::rt::breakComm(Op &op, int32_t status) {
+void concord::rt::breakComm(Op &op, int32_t status, int died) {
   Comm &comm = *op.comm;
+  BrokenWord word{status, comm.me, died};
   op.status = status;
   op.state = Op::State::Done;
   if (op.bounce) {
@@ -214,15 +215,14 @@ void concord::rt::breakComm(Op &op, int32_t status) {
   if (comm.status == CONCORD_OK) {
     comm.status = status;
     comm.firstError = lastError();
-    tellBroken(comm, status);
+    tellBroken(comm, word);
     // What the plan has after this will not come either.
     if (Gate *gate = comm.context->gate.get();
         gate && gate->domainOf(comm) >= 0)
       gate->fail(status, comm.firstError);
   }
   uint64_t none = 0;
-  comm.block.header->broken.compare_exchange_strong(
-      none, uint64_t(status) | uint64_t(comm.me + 1) << 32);
+  comm.block.header->broken.compare_exchange_strong(none, word.pack());
   comm.context->segment->announce();
 }
 
@@ -320,7 +320,7 @@ static bool sweep(Context &context, Waiter &waiter) {
       if (last == Progress::Blocked && op->state == state &&
           op->sequence == before) {
         fail(status, "%s", words.c_str());
-        breakComm(*op, status);
+        breakComm(*op, status, waiter.died());
       }
       if (op->state == Op::State::Done)
         retire(context, *op);
@@ -470,7 +470,7 @@ int32_t concord::rt::runNow(Op &op) {
       if (result == Progress::Advanced || op.state != before)
         continue;
       fail(status, "%s", words.c_str());
-      breakComm(op, status);
+      breakComm(op, status, waiter.died());
       return ended();
     }
   }

@@ -63,8 +63,9 @@ void passTime(Context &context, class Waiter &waiter, const Op *op);
 Op *takeOp(Context &context);
 void giveBack(Context &context, Op *op);
 
-/// Fail `op` and mark its communicator broken for all members.
-void breakComm(Op &op, int32_t status);
+/// Fail `op` and mark its communicator broken for all members. `died`: the
+/// world rank whose death is the cause.
+void breakComm(Op &op, int32_t status, int died = -1);
 
 /// Words for one side of a mismatch: what an operation's fingerprint says.
 std::string fingerprintText(uint64_t print);
@@ -88,6 +89,8 @@ public:
   void sleepEarly() { lazy = true; }
   /// 0, or why `op`, which is blocked, cannot complete; keeps the words.
   int32_t failure(const Op &op);
+  /// The rank that its PEER_DIED is about, else -1.
+  int died() const { return deadRank; }
   void restart() { rounds = 0; }
 
 private:
@@ -101,7 +104,7 @@ private:
   uint64_t seenEvents = ~uint64_t(0);
   int64_t began = 0;
   int64_t lastLook = 0;
-  int64_t toldOfDeath = 0; ///< when another host said that a rank has died
+  int deadRank = -1;
 };
 
 } // namespace concord::rt

@@ -163,6 +163,7 @@ struct LastForm {
   bool inlined = false, foreign = false, cold = false, streamed = false;
   bool shared = false, exchange = false, outnumbered = false;
   bool hosts = false; ///< between hosts
+  bool byHosts = false;
 };
 
 const char *kindName(Kind kind);

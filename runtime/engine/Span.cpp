@@ -5,9 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The state machines behind Span.h. Which bytes one member needs of another is
-// computed by both sides from what all know (inputPart, resultPart), so no
-// message says where it belongs, and an empty part is no message.
+// The state machine behind Span.h.
+//
+// What another member reads lies in one of three areas: the input is written
+// before the first tick and read up to Work, the result before the tick after
+// Work, and what has arrived for others before the tick after Results (by
+// hosts). All are written again only after the tick that follows TakeOut
+// (test/spin/hosts.pml).
 //
 // The transport sees only memory of the communicator: a message that is given
 // up when a peer dies may be written late, and never into a user's buffer.
@@ -15,8 +19,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "engine/Span.h"
-#include "algorithms/Direct.h"
 #include "diagnosis/Error.h"
+#include "engine/SpanParts.h"
 
 #include <algorithm>
 #include <cstring>
@@ -24,40 +28,10 @@
 
 using namespace concord;
 using namespace concord::rt;
+using namespace concord::rt::spans;
 
 namespace {
 
-constexpr uint64_t kArea = uint64_t(2) << 20;
-/// At low priority less is under way at a time, so that what has high priority
-/// does not queue behind it on the link.
-constexpr uint64_t kLowArea = uint64_t(256) << 10;
-/// Room behind an area for chunks that are rounded up.
-constexpr uint64_t kSlack = uint64_t(64) << 10;
-constexpr uint64_t kHeaderBytes = sizeof(SpanHeader) + kSpanInline;
-/// Longest part of a message.
-constexpr uint64_t kPart = uint64_t(256) << 10;
-constexpr uint64_t kLowPart = uint64_t(32) << 10;
-/// How long a failure of the transport may be explained by a death.
-constexpr int64_t kExplain = 2'000'000'000;
-
-/// Before the data of a message's first part.
-struct MessageHeader {
-  uint64_t fingerprint;
-  uint64_t bytes;     ///< of the whole message
-  uint64_t partBytes; ///< of a part, this header included
-  uint64_t reserved;
-};
-
-constexpr uint64_t roundUp(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-const concord_transport &transportOf(const Comm &comm) {
-  return comm.context->hosts->transport();
-}
-
-char *resultArea(const Span &span) { return span.memory + span.area + kSlack; }
-char *incomingArea(const Span &span) {
-  return span.memory + 2 * (span.area + kSlack);
-}
 /// Of `member`: 0 and 1 to send, by the parity of the sequence; 2 received.
 SpanHeader &headerAt(const Span &span, int member, uint64_t which) {
   return *reinterpret_cast<SpanHeader *>(
@@ -75,9 +49,10 @@ void noteFailure(Span &span, int member) {
   span.failure = transportOf(span.comm).error();
 }
 
-/// True when there is no such request any more; a failure is noted.
-bool settled(Span &span, concord_transport_request &request, int member,
-             uint64_t *bytes = nullptr) {
+} // namespace
+
+bool concord::rt::spans::settled(Span &span, concord_transport_request &request,
+                                 int member, uint64_t *bytes) {
   if (!request)
     return true;
   switch (transportOf(span.comm).test(&request, bytes)) {
@@ -92,16 +67,18 @@ bool settled(Span &span, concord_transport_request &request, int member,
   }
 }
 
-bool allSettled(Span &span, std::vector<concord_transport_request> &requests) {
+bool concord::rt::spans::allSettled(
+    Span &span, std::vector<concord_transport_request> &requests) {
   bool all = true;
   for (int member : span.remote)
     all &= settled(span, requests[size_t(member)], member);
   return all && span.failedMember < 0;
 }
 
-void post(Span &span, int member, bool sending, uint32_t tag, void *data,
-          uint64_t bytes, concord_transport_request &request,
-          bool synchronous = false) {
+void concord::rt::spans::post(Span &span, int member, bool sending,
+                              uint32_t tag, void *data, uint64_t bytes,
+                              concord_transport_request &request,
+                              bool synchronous) {
   const concord_transport &transport = transportOf(span.comm);
   int32_t rank = span.comm.ranks[size_t(member)];
   int32_t status =
@@ -111,164 +88,7 @@ void post(Span &span, int member, bool sending, uint32_t tag, void *data,
     noteFailure(span, member);
 }
 
-//===----------------------------------------------------------------------===//
-// Who needs what
-//===----------------------------------------------------------------------===//
-
-struct Part {
-  uint64_t chunk = 0; ///< of the sender's input
-  uint64_t begin = 0; ///< within the segment
-  uint64_t bytes = 0;
-};
-
-/// What of a chunk of `length` bytes lies in the segment.
-uint64_t clip(const Op &op, uint64_t length) {
-  return length <= op.segment ? 0
-                              : std::min(length - op.segment, op.segmentBytes);
-}
-
-Part shareOf(const Op &op, int member) {
-  uint64_t whole = clip(op, op.request.chunk);
-  uint64_t begin = shareBegin(whole, member, op.comm->size);
-  uint64_t end = shareBegin(whole, member + 1, op.comm->size);
-  return {0, begin, end > begin ? end - begin : 0};
-}
-
-/// What `to` needs of the input of `from`; one of them is this member.
-Part inputPart(const Op &op, int from, int to) {
-  const OpRequest &r = op.request;
-  switch (r.kind) {
-  case Kind::AllReduce:
-  case Kind::Reduce:
-    return shareOf(op, to);
-  case Kind::ReduceScatter:
-    return {uint64_t(to), 0, clip(op, uneven(r) ? r.receive[to] : r.chunk)};
-  case Kind::AllToAll:
-    return {uint64_t(to), 0,
-            clip(op, from == op.comm->me ? chunkBytes(op, true, to)
-                                         : chunkBytes(op, false, from))};
-  case Kind::Broadcast:
-  case Kind::RoundDecision:
-    return {0, 0, from == r.root ? clip(op, r.chunk) : 0};
-  case Kind::Scatter:
-    return {uint64_t(to), 0, from == r.root ? clip(op, r.chunk) : 0};
-  case Kind::Permute:
-    for (uint32_t i = 0; i < r.numPairs; ++i)
-      if (r.pairs[i][0] == from && r.pairs[i][1] == to)
-        return {0, 0, clip(op, r.chunk)};
-    return {};
-  default:
-    return {};
-  }
-}
-
-bool hasResults(Kind kind) {
-  return kind == Kind::AllReduce || kind == Kind::Reduce ||
-         kind == Kind::AllGather || kind == Kind::Gather;
-}
-
-/// What `to` wants of the result of `from`; `chunk` is of its output.
-Part resultPart(const Op &op, int from, int to) {
-  const OpRequest &r = op.request;
-  switch (r.kind) {
-  case Kind::Reduce:
-    if (to != r.root)
-      return {};
-    [[fallthrough]];
-  case Kind::AllReduce:
-    return shareOf(op, from);
-  case Kind::Gather:
-    if (to != r.root)
-      return {};
-    [[fallthrough]];
-  case Kind::AllGather:
-    return {uint64_t(from), 0, clip(op, uneven(r) ? r.receive[from] : r.chunk)};
-  default:
-    return {};
-  }
-}
-
-/// Where a part of an input lies in the area of its owner.
-uint64_t inputAt(const Op &op, const Part &part) {
-  return part.chunk * roundUp(op.segmentBytes) + part.begin;
-}
-
-/// Where what comes from `member` goes in this one's area.
-uint64_t incomingAt(const Op &op, int member) {
-  uint64_t size = uint64_t(op.comm->size);
-  switch (op.request.kind) {
-  case Kind::AllReduce:
-  case Kind::Reduce:
-    return uint64_t(member) * roundUp(op.segmentBytes / size + size + 64);
-  case Kind::Broadcast:
-  case Kind::RoundDecision:
-  case Kind::Scatter:
-  case Kind::Permute:
-    return 0; // from one member only
-  default:
-    return uint64_t(member) * roundUp(op.segmentBytes);
-  }
-}
-
-View viewOf(const Op &op, const concord_buffer &buffer) {
-  View view;
-  view.base = static_cast<char *>(buffer.base);
-  view.outer = buffer.outer;
-  view.inner = view.pitch = buffer.inner_bytes;
-  view.stride = buffer.stride_bytes;
-  view.start = op.segment;
-  return view;
-}
-
-View flatView(char *base, uint64_t bytes) {
-  View view;
-  view.base = base;
-  view.inner = view.pitch = bytes;
-  return view;
-}
-
-/// Where chunk c begins in this member's own operand.
-uint64_t displacement(const Op &op, bool input, uint64_t c) {
-  const OpRequest &r = op.request;
-  const concord_buffer &buffer = input ? r.in : r.out;
-  if (!chunked(r.kind, input))
-    return 0;
-  if (!uneven(r))
-    return c * buffer.inner_bytes;
-  uint64_t at = 0;
-  for (uint64_t i = 0; i < c; ++i)
-    at += chunkBytes(op, input, int(i));
-  return at;
-}
-
-/// Between this member's operand and plain memory.
-void copyOwn(const Op &op, bool input, uint64_t chunk, uint64_t at, char *plain,
-             uint64_t bytes) {
-  View own = viewOf(op, input ? op.request.in : op.request.out);
-  own.start += at;
-  View other = flatView(plain, bytes);
-  uint64_t offset = displacement(op, input, chunk);
-  SpreadFunction spread = op.comm->context->arithmetic->spread;
-  if (input)
-    copyLinear(other, 0, own, offset, bytes, spread);
-  else
-    copyLinear(own, offset, other, 0, bytes, spread);
-}
-
-/// Take the next piece of `length` bytes, at most `left`, which shrinks. True
-/// at the end.
-template <typename Take>
-bool piece(Op &op, uint64_t &left, uint64_t length, Take take) {
-  uint64_t n = std::min(left, length - op.position);
-  if (n)
-    take(op.position, n);
-  op.position += n;
-  left -= n;
-  if (op.position < length)
-    return false;
-  op.position = 0;
-  return true;
-}
+namespace {
 
 //===----------------------------------------------------------------------===//
 // Steps
@@ -317,6 +137,7 @@ void publish(Op &op) {
     auto &wire = *reinterpret_cast<SpanWire *>(slot.payload);
     wire.input = span.memoryAt;
     wire.result = span.memoryAt + span.area + kSlack;
+    wire.arrivals = span.memoryAt + 2 * (span.area + kSlack);
     wire.area = span.area;
     wire.longest = longestOf(op);
     for (int i = 0; unevenExchange(r) && i < comm.size; ++i)
@@ -357,12 +178,16 @@ bool agrees(Op &op, int member, uint64_t fingerprint) {
   return false;
 }
 
-bool corrupt(Op &op, int member, const char *what) {
+} // namespace
+
+bool concord::rt::spans::corrupt(Op &op, int member, const char *what) {
   fail(CONCORD_ERROR_CORRUPT, "%s: rank %d sent %s", describe(op).c_str(),
        op.comm->ranks[size_t(member)], what);
   breakComm(op, CONCORD_ERROR_CORRUPT);
   return false;
 }
+
+namespace {
 
 enum class Heard : uint8_t { NotYet, All, Failed };
 
@@ -437,10 +262,12 @@ bool layOut(Op &op) {
     uint64_t bytes = wire.area + kSlack;
     char *input = segment.pointerAt(wire.input, bytes);
     char *result = segment.pointerAt(wire.result, bytes);
-    if (wire.area > kArea || !input || !result)
+    char *arrivals = segment.pointerAt(wire.arrivals, bytes);
+    if (wire.area > kArea || !input || !result || !arrivals)
       return corrupt(op, member, "memory outside its heap");
     span.inputs[size_t(member)] = input;
     span.results[size_t(member)] = result;
+    span.arrivals[size_t(member)] = arrivals;
     if (!take(member, wire.area, wire.longest, wire.sendBytes[comm.me]))
       return false;
   }
@@ -453,153 +280,13 @@ bool layOut(Op &op) {
       chunked(r.kind, true) || chunked(r.kind, false) ? uint64_t(comm.size) : 1;
   op.part = longest; // the whole length, for the segment loop
   op.segment = 0;
+  span.byHosts = goesByHosts(op);
+  if (span.byHosts && reduces(r.kind))
+    span.partial = comm.context->arithmetic->reduce(
+        r.dtype, r.reduction == Reduction::Avg ? Reduction::Sum : r.reduction);
   op.segmentBytes = std::min(longest, area / chunks / 64 * 64);
   if (longest != 0 && op.segmentBytes == 0)
     return corrupt(op, comm.me, "no room for a segment");
-  return true;
-}
-
-/// Copy the own input where others find it. True at the end.
-bool copyIn(Op &op, uint64_t &left) {
-  Comm &comm = *op.comm;
-  const OpRequest &r = op.request;
-  bool others = inputIsRemote(r.kind) && uses(op, comm.me, true);
-  int chunks = !others ? 0 : chunked(r.kind, true) ? comm.size : 1;
-  for (; op.peerIndex < chunks; ++op.peerIndex) {
-    uint64_t c = uint64_t(op.peerIndex);
-    char *to = comm.span->memory + inputAt(op, {c, 0, 0});
-    uint64_t length = clip(op, chunkBytes(op, true, int(c)));
-    if (!piece(op, left, length, [&](uint64_t at, uint64_t n) {
-          copyOwn(op, true, c, at, to + at, n);
-        }))
-      return false;
-  }
-  op.peerIndex = 0;
-  return true;
-}
-
-void postInputs(Op &op) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  for (int member : span.remote) {
-    if (Part part = inputPart(op, comm.me, member); part.bytes)
-      post(span, member, true, span.peerTags[size_t(member)],
-           span.memory + inputAt(op, part), part.bytes,
-           span.sends[size_t(member)]);
-    if (Part part = inputPart(op, member, comm.me); part.bytes)
-      post(span, member, false, span.tag,
-           incomingArea(span) + incomingAt(op, member), part.bytes,
-           span.receives[size_t(member)]);
-  }
-}
-
-void postResults(Op &op) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  for (int member : span.remote) {
-    if (Part part = resultPart(op, comm.me, member); part.bytes)
-      post(span, member, true, span.peerTags[size_t(member)], resultArea(span),
-           part.bytes, span.resultSends[size_t(member)]);
-    if (Part part = resultPart(op, member, comm.me); part.bytes)
-      post(span, member, false, span.tag,
-           incomingArea(span) + incomingAt(op, member), part.bytes,
-           span.receives[size_t(member)]);
-  }
-}
-
-/// Where a member's input part for this one lies now.
-char *inputFrom(const Op &op, int member, const Part &part) {
-  const Comm &comm = *op.comm;
-  const Span &span = *comm.span;
-  if (member == comm.me)
-    return span.memory + inputAt(op, part);
-  if (char *theirs = span.inputs[size_t(member)])
-    return theirs + inputAt(op, part);
-  return incomingArea(span) + incomingAt(op, member);
-}
-
-/// Reduce, or move. True at the end.
-bool work(Op &op, uint64_t &left) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  const OpRequest &r = op.request;
-  switch (r.kind) {
-  case Kind::AllReduce:
-  case Kind::Reduce:
-  case Kind::ReduceScatter: {
-    const char *begins[kMaxRanks];
-    Part part;
-    for (int member = 0; member < comm.size; ++member) {
-      part = inputPart(op, member, comm.me);
-      begins[member] = inputFrom(op, member, part);
-    }
-    size_t element = dtypeSize(r.dtype);
-    return piece(op, left, part.bytes, [&](uint64_t at, uint64_t n) {
-      const void *sources[kMaxRanks];
-      for (int member = 0; member < comm.size; ++member)
-        sources[member] = begins[member] + at;
-      char *target = resultArea(span) + at;
-      op.reduce(sources, comm.size, target, n / element);
-      if (r.kind == Kind::ReduceScatter)
-        copyOwn(op, false, 0, at, target, n);
-    });
-  }
-  case Kind::AllGather:
-  case Kind::Gather:
-    return piece(op, left, clip(op, chunkBytes(op, true, 0)),
-                 [&](uint64_t at, uint64_t n) {
-                   copyOwn(op, true, 0, at, resultArea(span) + at, n);
-                 });
-  case Kind::Permute: {
-    bool target = false;
-    for (uint32_t i = 0; i < r.numPairs; ++i)
-      target |= r.pairs[i][1] == comm.me;
-    if (!target) {
-      // Nothing comes: zeros.
-      std::memset(resultArea(span), 0, std::min(left, clip(op, r.chunk)));
-      return piece(op, left, clip(op, r.chunk), [&](uint64_t at, uint64_t n) {
-        copyOwn(op, false, 0, at, resultArea(span), n);
-      });
-    }
-    [[fallthrough]];
-  }
-  default:
-    for (; op.peerIndex < comm.size; ++op.peerIndex) {
-      int from = (comm.me + op.peerIndex) % comm.size;
-      Part part = inputPart(op, from, comm.me);
-      if (!part.bytes)
-        continue;
-      uint64_t chunk = r.kind == Kind::AllToAll ? uint64_t(from) : 0;
-      char *source = inputFrom(op, from, part);
-      if (!piece(op, left, part.bytes, [&](uint64_t at, uint64_t n) {
-            copyOwn(op, false, chunk, at, source + at, n);
-          }))
-        return false;
-    }
-    op.peerIndex = 0;
-    return true;
-  }
-}
-
-/// Copy the members' results to the own output. True at the end.
-bool takeOut(Op &op, uint64_t &left) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  for (; op.peerIndex < comm.size; ++op.peerIndex) {
-    int from = (comm.me + op.peerIndex) % comm.size;
-    Part part = resultPart(op, from, comm.me);
-    if (!part.bytes)
-      continue;
-    char *theirs = span.results[size_t(from)];
-    char *source = from == comm.me ? resultArea(span)
-                   : theirs        ? theirs
-                                   : incomingArea(span) + incomingAt(op, from);
-    if (!piece(op, left, part.bytes, [&](uint64_t at, uint64_t n) {
-          copyOwn(op, false, part.chunk, part.begin + at, source + at, n);
-        }))
-      return false;
-  }
-  op.peerIndex = 0;
   return true;
 }
 
@@ -611,6 +298,7 @@ Progress complete(Op &op) {
   comm.last.bytes = op.payload;
   comm.last.inlined = op.inlined;
   comm.last.hosts = true;
+  comm.last.byHosts = !op.inlined && comm.span->byHosts;
   comm.span->step = Span::Step::Connect;
   op.state = Op::State::Done;
   return Progress::Done;
@@ -624,9 +312,9 @@ bool lost(const Span &span) {
          span.failedMember >= 0;
 }
 
-/// What to do about it: wait for the watchdog's word, which names the rank, or
-/// give up.
-Progress mourn(Op &op) {
+} // namespace
+
+Progress concord::rt::spans::mourn(Op &op) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
   const Context &context = *comm.context;
@@ -641,8 +329,6 @@ Progress mourn(Op &op) {
   breakComm(op, CONCORD_ERROR_SYSTEM);
   return Progress::Done;
 }
-
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Collectives
@@ -667,6 +353,10 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
   auto go = [&](Span::Step step) {
     span.step = step;
     moved = true;
+  };
+  auto tick = [&] {
+    if (!span.local.empty())
+      publishTick(comm);
   };
   if (op.state == Op::State::Queued) {
     op.sequence = ++comm.sequence;
@@ -725,38 +415,68 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
     case Span::Step::CopyIn:
       if (!copyIn(op, left))
         return Progress::Advanced;
-      if (!span.local.empty())
-        publishTick(comm);
+      tick();
+      if (span.byHosts && reduces(op.request.kind)) {
+        go(Span::Step::Partial);
+      } else {
+        postInputs(op);
+        go(Span::Step::Inputs);
+      }
+      break;
+    case Span::Step::Partial:
+      if (!ticksReady(span))
+        return blocked();
+      if (!sumForOthers(op, left))
+        return Progress::Advanced;
       postInputs(op);
       go(Span::Step::Inputs);
       break;
     case Span::Step::Inputs:
       if (!ticksReady(span) || !allSettled(span, span.receives))
         return blocked();
+      if (span.byHosts && op.request.kind == Kind::Broadcast) {
+        tick();
+        go(Span::Step::Arrived);
+      } else {
+        go(Span::Step::Work);
+      }
+      break;
+    case Span::Step::Arrived:
+      if (!ticksReady(span))
+        return blocked();
       go(Span::Step::Work);
       break;
     case Span::Step::Work:
       if (!work(op, left))
         return Progress::Advanced;
-      if (!span.local.empty())
-        publishTick(comm);
-      if (hasResults(op.request.kind)) {
-        postResults(op);
-        go(Span::Step::Results);
-      } else {
+      if (!hasResults(op.request.kind)) {
+        tick();
         go(Span::Step::Release);
+        break;
       }
+      // By hosts, what a member has for the others is complete only when it has
+      // the remote results that it receives for them.
+      if (!span.byHosts)
+        tick();
+      postResults(op);
+      go(Span::Step::Results);
       break;
     case Span::Step::Results:
-      if (!ticksReady(span) || !allSettled(span, span.receives))
+      if (!allSettled(span, span.receives))
+        return blocked();
+      if (span.byHosts)
+        tick();
+      go(Span::Step::Shared);
+      break;
+    case Span::Step::Shared:
+      if (!ticksReady(span))
         return blocked();
       go(Span::Step::TakeOut);
       break;
     case Span::Step::TakeOut:
       if (!takeOut(op, left))
         return Progress::Advanced;
-      if (!span.local.empty())
-        publishTick(comm);
+      tick();
       go(Span::Step::Release);
       break;
     case Span::Step::Release: {
@@ -819,7 +539,10 @@ int32_t concord::rt::prepareSpan(Op &op) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
   const OpRequest &r = op.request;
-  op.form = Form::Automatic;
+  // Members of an uneven operation know different sizes.
+  op.form = comm.context->scores.empty() || uneven(r)
+                ? Form::Automatic
+                : chooseForm(comm.context->scores, r.kind, op.payload);
   if (r.kind != Kind::Send && r.kind != Kind::Recv) {
     op.inlined = !uneven(r) && op.payload <= kSpanInline;
     return CONCORD_OK;
@@ -839,154 +562,6 @@ int32_t concord::rt::prepareSpan(Op &op) {
 }
 
 //===----------------------------------------------------------------------===//
-// Messages
-//===----------------------------------------------------------------------===//
-
-bool concord::rt::remoteMessage(const Op &op) {
-  const Comm &comm = *op.comm;
-  return comm.span &&
-         !comm.context->hosts->isLocal(comm.ranks[size_t(op.request.root)]);
-}
-
-static Progress advanceSpanSend(Op &op) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  const OpRequest &r = op.request;
-  int peer = r.root;
-  SpanChannel &channel = span.outgoing[size_t(peer)];
-  uint32_t &tag = span.peerTags[size_t(peer)];
-  if (!tag &&
-      !(tag = comm.context->hosts->peerTag(comm.key, comm.ranks[size_t(peer)])))
-    return Progress::Blocked;
-  const bool slots = comm.context->deviceSlots != 0;
-  const uint64_t partBytes = comm.priority < 0 ? kLowPart : kPart;
-  if (op.part == 0 || op.position < r.chunk) {
-    uint64_t turn = comm.sendPart[size_t(peer)] & 1;
-    if (!settled(span, channel.requests[turn], peer))
-      return Progress::Blocked;
-    char *memory = channel.memory + turn * kPart;
-    uint64_t head = op.part == 0 ? sizeof(MessageHeader) : 0;
-    uint64_t n = std::min(r.chunk - op.position, partBytes - head);
-    if (head)
-      *reinterpret_cast<MessageHeader *>(memory) = {op.fingerprint, r.chunk,
-                                                    partBytes, 0};
-    if (n) {
-      View source = viewOf(op, r.in);
-      source.start = op.position;
-      copyLinear(flatView(memory + head, n), 0, source, 0, n);
-    }
-    post(span, peer, true, tag + 1, memory, head + n, channel.requests[turn],
-         slots);
-    op.position += n;
-    ++op.part;
-    ++comm.sendPart[size_t(peer)];
-    if (op.position < r.chunk)
-      return Progress::Advanced;
-  }
-  // A short message has been copied; a long one needs this side's help until it
-  // has arrived. With slots of a device nothing is buffered.
-  if (r.chunk > kMailboxPayload || slots)
-    for (concord_transport_request &request : channel.requests)
-      if (!settled(span, request, peer))
-        return Progress::Blocked;
-  ++comm.sendDone[size_t(peer)];
-  op.state = Op::State::Done;
-  return Progress::Done;
-}
-
-static Progress advanceSpanReceive(Op &op) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  const OpRequest &r = op.request;
-  int peer = r.root;
-  SpanChannel &channel = span.incoming[size_t(peer)];
-  uint64_t &taken = comm.receivePart[size_t(peer)]; // of all messages
-  // Of this message: op.part parts are asked for, op.peerIndex taken.
-  auto memoryOf = [&](uint64_t part) {
-    return channel.memory + (part & 1) * kPart;
-  };
-  auto ask = [&] {
-    uint64_t part = taken + (op.part - uint64_t(op.peerIndex));
-    post(span, peer, false, span.tag + 1, memoryOf(part), kPart,
-         channel.requests[part & 1]);
-    ++op.part;
-  };
-  if (op.part == 0)
-    ask();
-  uint64_t bytes = 0;
-  if (!settled(span, channel.requests[taken & 1], peer, &bytes))
-    return Progress::Blocked;
-  char *memory = memoryOf(taken);
-  uint64_t head = 0;
-  if (op.peerIndex == 0) {
-    MessageHeader header{};
-    head = sizeof header;
-    if (bytes >= head)
-      std::memcpy(&header, memory, head);
-    if (bytes >= head && header.fingerprint != op.fingerprint) {
-      size_t size = dtypeSize(r.dtype);
-      fail(CONCORD_ERROR_MISMATCH,
-           "%s: rank %d receives %llu elements of %s, but rank %d sends %llu "
-           "of %s",
-           describe(op).c_str(), comm.ranks[size_t(comm.me)],
-           (unsigned long long)(r.chunk / size),
-           std::string(dtypeName(r.dtype)).c_str(), comm.ranks[size_t(peer)],
-           (unsigned long long)(header.fingerprint >> 18),
-           std::string(dtypeName(DType(header.fingerprint >> 4 & 15))).c_str());
-      breakComm(op, CONCORD_ERROR_MISMATCH);
-      return Progress::Done;
-    }
-    op.partBytes = header.partBytes;
-    if (bytes < head || header.bytes != r.chunk || header.partBytes <= head ||
-        header.partBytes > kPart) {
-      corrupt(op, peer, "a malformed message");
-      return Progress::Done;
-    }
-  }
-  uint64_t want = std::min(r.chunk - op.position, op.partBytes - head);
-  if (bytes != head + want) {
-    corrupt(op, peer, "a part of another size");
-    return Progress::Done;
-  }
-  if (want) {
-    View target = viewOf(op, r.out);
-    target.start = op.position;
-    copyLinear(target, 0, flatView(memory + head, want), 0, want);
-  }
-  op.position += want;
-  ++op.peerIndex;
-  ++taken;
-  // Two parts under way at a time.
-  uint64_t rest = (r.chunk - op.position + op.partBytes - 1) / op.partBytes;
-  while (op.part - uint64_t(op.peerIndex) < std::min<uint64_t>(rest, 2))
-    ask();
-  if (op.position < r.chunk)
-    return Progress::Advanced;
-  ++comm.receiveDone[size_t(peer)];
-  op.state = Op::State::Done;
-  return Progress::Done;
-}
-
-Progress concord::rt::advanceSpanMessage(Op &op) {
-  Comm &comm = *op.comm;
-  bool send = op.request.kind == Kind::Send;
-  if (op.state == Op::State::Queued) {
-    auto &done = send ? comm.sendDone : comm.receiveDone;
-    if (done[size_t(op.request.root)] != op.ticket)
-      return Progress::Blocked;
-    op.position = op.part = op.partBytes = op.segment = 0;
-    op.peerIndex = 0;
-    op.state = Op::State::Message;
-  }
-  // Only a dead partner keeps a message from arriving.
-  uint64_t dead = comm.context->dead.load(std::memory_order_acquire);
-  if (dead >> comm.ranks[size_t(op.request.root)] & 1 ||
-      comm.span->failedMember >= 0)
-    return mourn(op);
-  return send ? advanceSpanSend(op) : advanceSpanReceive(op);
-}
-
-//===----------------------------------------------------------------------===//
 // Making and dropping
 //===----------------------------------------------------------------------===//
 
@@ -1003,7 +578,19 @@ void concord::rt::makeSpan(Comm &comm) {
   auto span = std::make_unique<Span>(comm);
   size_t n = size_t(comm.size);
   span->remoteRanks = mask & hosts->remoteMask();
+  std::vector<int> numbers; // of hosts, in the order of their first members
   for (int member = 0; member < comm.size; ++member) {
+    int host = hosts->hostIndex(comm.ranks[size_t(member)]);
+    auto known = std::find(numbers.begin(), numbers.end(), host);
+    size_t number = size_t(known - numbers.begin());
+    if (known == numbers.end()) {
+      numbers.push_back(host);
+      span->onHost.emplace_back();
+    }
+    span->hostOf.push_back(int(number));
+    span->placeOnHost.push_back(int(span->onHost[number].size()));
+    span->onHost[number].push_back(member);
+    span->several |= span->onHost[number].size() > 1;
     if (!hosts->isLocal(comm.ranks[size_t(member)]))
       span->remote.push_back(member);
     else if (member != comm.me)
@@ -1016,6 +603,7 @@ void concord::rt::makeSpan(Comm &comm) {
   span->peerTags.assign(n, 0);
   span->inputs.assign(n, nullptr);
   span->results.assign(n, nullptr);
+  span->arrivals.assign(n, nullptr);
   span->heard.assign(n, 0);
   span->outgoing.resize(n);
   span->incoming.resize(n);
@@ -1097,15 +685,16 @@ void concord::rt::dropSpan(Comm &comm) {
   comm.span.reset();
 }
 
-void concord::rt::tellBroken(Comm &comm, int32_t status) {
+void concord::rt::tellBroken(Comm &comm, const BrokenWord &word) {
   if (!comm.span)
     return;
   Hosts &hosts = *comm.context->hosts;
   Notice notice;
   notice.kind = Notice::Kind::Broken;
   notice.key = comm.key;
-  notice.status = status;
-  notice.value = uint32_t(comm.me);
+  notice.status = word.status;
+  notice.value = uint32_t(word.member);
+  notice.died = word.died;
   notice.dead = comm.context->dead.load();
   hosts.mesh().tell(comm.span->remoteRanks, notice);
 }

@@ -14,10 +14,18 @@
 // up to kSpanInline) and hears from all before it goes on, as with slots. What
 // is larger goes by segments through memory of the communicator, which is made
 // with it: inputs to those who need them, work, results to those who want them.
-// Reductions take the members in group order, so the bits are those of one
-// host. Per segment of S bytes a member sends, and receives, from other hosts:
-// all_reduce 2S/p per remote member; reduce_scatter, all_gather and all_to_all
-// one chunk per remote member; broadcast S per remote member of the root.
+//
+// Two forms. *Direct*: every member exchanges with every remote one, and
+// reductions take the members in group order, so the bits are those of one
+// host. *By hosts*: what is needed twice on a host goes there once. Of each
+// member's share one member of every other host, its delegate, reduces the
+// inputs of that host and sends the sum; its result, or its part of a gather,
+// goes to the delegates alone, from whose memory the others of their hosts take
+// it. Reductions then take the members within a host in group order, and the
+// hosts in the order of their first members: all members still have the same
+// bits, in every run. Per segment of S bytes, p members and h hosts, a host
+// sends all_reduce 2S(h-1)/h, and reduce_scatter, all_gather, reduce and
+// broadcast each byte once to each host.
 //
 //===----------------------------------------------------------------------===//
 
@@ -46,7 +54,8 @@ static_assert(sizeof(SpanHeader) == 64);
 
 /// What members of one host say in their slots, where nothing is inlined.
 struct SpanWire {
-  uint64_t input, result; ///< where the areas that others read lie in the heaps
+  /// Where the areas that others read lie in the heaps.
+  uint64_t input, result, arrivals;
   uint64_t area, longest;
   uint64_t sendBytes[kMaxRanks];
 };
@@ -65,9 +74,12 @@ struct Span {
     Connect, ///< waits for the remote members' tags
     Headers, ///< waits for headers and slots
     CopyIn,  ///< copies the own input to where others read or receive it from
+    Partial, ///< by hosts: reduces this host's inputs for remote owners
     Inputs,  ///< waits for what it needs of the others' inputs
+    Arrived, ///< by hosts: waits until the others of this host have theirs
     Work,    ///< reduces or copies
     Results, ///< waits for the others' results
+    Shared,  ///< by hosts: as Arrived, of the results
     TakeOut, ///< copies them out
     Release, ///< waits until all have read what they need
   };
@@ -80,13 +92,27 @@ struct Span {
   std::vector<uint32_t> peerTags; ///< by member
   bool connected = false;
 
+  /// Members by host, in group order; hosts in the order of their first ones.
+  std::vector<std::vector<int>> onHost;
+  std::vector<int> hostOf, placeOnHost; ///< by member
+  bool several = false;                 ///< a host has more than one member
+  /// Of the operation in flight: it goes by hosts, with this for partial sums.
+  bool byHosts = false;
+  ReduceFunction partial = nullptr;
+  int numHosts() const { return int(onHost.size()); }
+  /// Who acts for `member` on another host.
+  int delegate(int host, int member) const {
+    const std::vector<int> &list = onHost[size_t(host)];
+    return list[size_t(placeOnHost[size_t(member)]) % list.size()];
+  }
+
   /// Bytes of one area. There are three, with some room behind each: the own
   /// input and the own result, which members of this host read in place, and
   /// what comes from other hosts.
   uint64_t area = 0;
   char *memory = nullptr;
-  uint64_t memoryAt = 0;               ///< in the heaps
-  std::vector<char *> inputs, results; ///< areas of those on this host
+  uint64_t memoryAt = 0;                         ///< in the heaps
+  std::vector<char *> inputs, results, arrivals; ///< of those on this host
   char *headers = nullptr; ///< per member: two to send, one received
 
   Step step = Step::Connect;
@@ -115,7 +141,7 @@ uint64_t missingSpan(const Op &op);
 bool remoteMessage(const Op &op);
 Progress advanceSpanMessage(Op &op);
 /// The communicator is broken: the other hosts have to know.
-void tellBroken(Comm &comm, int32_t status);
+void tellBroken(Comm &comm, const BrokenWord &word);
 
 } // namespace concord::rt
 

@@ -36,9 +36,6 @@ static constexpr uint32_t kSpinsShared = 4;
 static constexpr int64_t kYieldAlone = 5'000'000;
 static constexpr int64_t kYieldShared = 1'000'000;
 static constexpr int64_t kLookEvery = 20'000'000;
-/// Within this time after another host's word of a death, the watchdog of this
-/// one has seen it too.
-static constexpr int64_t kDeathIsKnown = 2'000'000'000;
 
 static inline void relax() {
 #if defined(__x86_64__)
@@ -210,6 +207,13 @@ int32_t Waiter::failure(const Op &waitedFor) {
   const JobHeader &header = context.segment->header();
   uint64_t missing = message ? missingPeer(*op) : missingMembers(*op);
   uint64_t dead = context.dead.load(std::memory_order_acquire);
+  deadRank = -1;
+  // Who aborts usually ends at once, and so do those who learn of it: deaths
+  // that come after an abort are its consequence.
+  std::string aborted = context.segment->abortText();
+  if (!aborted.empty() && !header.deadBeforeAbort.load())
+    return fail(CONCORD_ERROR_ABORTED, "%s: %s", describe(*op).c_str(),
+                aborted.c_str());
   int left = -1;
   for (int i = 0; i < comm.size; ++i) {
     if (!(missing >> i & 1))
@@ -222,6 +226,7 @@ int32_t Waiter::failure(const Op &waitedFor) {
       uint64_t first = header.firstDead.load(std::memory_order_acquire);
       if (first && first - 1 != uint64_t(rank) && first <= uint64_t(kMaxRanks))
         cause = "; the first to die was rank " + std::to_string(first - 1);
+      deadRank = rank;
       return fail(CONCORD_ERROR_PEER_DIED,
                   "%s: rank %d (pid %lld%s) died while rank %d waited for it%s",
                   describe(*op).c_str(), rank, (long long)slot.pid.load(),
@@ -232,40 +237,33 @@ int32_t Waiter::failure(const Op &waitedFor) {
          context.hosts->hasLeft(rank)))
       left = rank;
   }
-  if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
-    char reason[sizeof header.abortReason];
-    std::memcpy(reason, header.abortReason, sizeof reason);
-    reason[sizeof reason - 1] = 0;
-    return fail(CONCORD_ERROR_ABORTED, "%s: rank %llu aborted the job: %s",
-                describe(*op).c_str(), (unsigned long long)who - 1, reason);
-  }
+  if (!aborted.empty())
+    return fail(CONCORD_ERROR_ABORTED, "%s: %s", describe(*op).c_str(),
+                aborted.c_str());
   if (comm.block.header->revoked.load(std::memory_order_acquire))
     return fail(CONCORD_ERROR_REVOKED, "%s: the communicator was revoked",
                 describe(*op).c_str());
   if (uint64_t broken =
           comm.block.header->broken.load(std::memory_order_acquire)) {
-    uint64_t member = (broken >> 32) - 1;
+    auto word = BrokenWord::unpack(broken);
+    auto member = size_t(word.member);
     int rank = member < comm.ranks.size() ? comm.ranks[member] : -1;
-    int32_t first = int32_t(broken & 0xffff);
-    // The same cause everywhere: a member may hear of a death from another one
-    // before its own watchdog does.
-    uint64_t died = header.firstDead.load(std::memory_order_acquire);
-    // Between hosts the word may come before this host knows of the death.
-    if (first == CONCORD_ERROR_PEER_DIED && !died && context.hosts) {
-      int64_t now = nowNanoseconds();
-      if (!toldOfDeath)
-        toldOfDeath = now;
-      if (now - toldOfDeath < kDeathIsKnown)
-        return CONCORD_OK;
-    }
-    if (first == CONCORD_ERROR_PEER_DIED && died)
+    // The same cause everywhere: the word names the rank, which this one's own
+    // watchdog may not have seen yet.
+    if (word.status == CONCORD_ERROR_PEER_DIED && word.died >= 0 &&
+        word.died < context.world) {
+      deadRank = word.died;
       return fail(CONCORD_ERROR_PEER_DIED,
-                  "%s: rank %llu died (seen by rank %d)", describe(*op).c_str(),
-                  (unsigned long long)died - 1, rank);
-    return fail(first == CONCORD_ERROR_MISMATCH ? CONCORD_ERROR_MISMATCH
-                                                : CONCORD_ERROR_BROKEN,
+                  "%s: rank %d (pid %lld%s) died, as "
+                  "rank %d has seen",
+                  describe(*op).c_str(), deadRank,
+                  (long long)context.segment->slot(deadRank).pid.load(),
+                  onHost(context, deadRank).c_str(), rank);
+    }
+    return fail(word.status == CONCORD_ERROR_MISMATCH ? CONCORD_ERROR_MISMATCH
+                                                      : CONCORD_ERROR_BROKEN,
                 "%s: broken by rank %d: %s", describe(*op).c_str(), rank,
-                statusText(first, 0));
+                statusText(word.status, 0));
   }
   // Only now: a rank that gave up because of one of the above has left, too.
   if (left >= 0)

@@ -165,3 +165,33 @@ char *Segment::pointerAt(uint64_t offset, uint64_t bytes) const {
     return nullptr;
   return heaps + offset;
 }
+
+void Segment::recordAbort(int rank, const char *reason) const {
+  JobHeader &job = header();
+  uint64_t none = 0, who = uint64_t(rank) + 1;
+  if (job.aborting.compare_exchange_strong(none, who)) {
+    std::strncpy(job.abortReason, reason ? reason : "",
+                 sizeof job.abortReason - 1);
+    job.deadBeforeAbort.store(job.firstDead.load());
+    job.aborted.store(who, std::memory_order_release);
+  }
+  slot(rank).state.store(CONCORD_RANK_ABORTED);
+  announce();
+}
+
+std::string Segment::abortText(const char *when) const {
+  const JobHeader &job = header();
+  uint64_t who = job.aborted.load(std::memory_order_acquire);
+  if (!who)
+    return "";
+  std::string text = "rank " + std::to_string(who - 1) + " aborted the job";
+  text += when;
+  text += ": ";
+  return text.append(job.abortReason,
+                     ::strnlen(job.abortReason, sizeof job.abortReason));
+}
+
+void Segment::throwIfAborted(const char *when) const {
+  if (std::string text = abortText(when); !text.empty())
+    raise(CONCORD_ERROR_ABORTED, "%s", text.c_str());
+}

@@ -51,6 +51,9 @@ struct alignas(128) JobHeader {
   std::atomic<uint64_t> aborting;  ///< rank + 1 of who may write the reason
   std::atomic<uint64_t> aborted;   ///< the same, once the reason is there
   std::atomic<uint64_t> firstDead; ///< rank + 1 of the first seen dead
+  /// What firstDead was when the job was aborted. A death that comes later is a
+  /// consequence: ranks that abort, or learn of it, end.
+  std::atomic<uint64_t> deadBeforeAbort;
   char abortReason[256];
   /// rank + 1 of who explains that nothing moves any more; 0: nobody yet.
   std::atomic<uint64_t> explaining;
@@ -134,6 +137,13 @@ public:
   void announce() const {
     header().events.fetch_add(1, std::memory_order_release);
   }
+
+  /// `rank` has aborted the job; of several, the first one's words stay.
+  void recordAbort(int rank, const char *reason) const;
+  /// "rank 3 aborted the jobWHEN: its words", empty when nobody has.
+  std::string abortText(const char *when = "") const;
+  /// Throw ABORTED with these words, if somebody has.
+  void throwIfAborted(const char *when) const;
 
 private:
   Segment() = default;

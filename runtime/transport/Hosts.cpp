@@ -270,17 +270,7 @@ std::string Hosts::meetingName() const { return job + "\nhost\n" + identity; }
 void Hosts::mirror(Context &context, double seconds) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
   Segment &segment = *context.segment;
-  auto look = [&] {
-    JobHeader &header = segment.header();
-    if (uint64_t who = header.aborted.load(std::memory_order_acquire)) {
-      char reason[sizeof header.abortReason];
-      std::memcpy(reason, header.abortReason, sizeof reason);
-      reason[sizeof reason - 1] = 0;
-      raise(CONCORD_ERROR_ABORTED,
-            "rank %llu aborted the job during bring-up: %s",
-            (unsigned long long)who - 1, reason);
-    }
-  };
+  auto look = [&] { segment.throwIfAborted(" during bring-up"); };
   const RankSlot &slot = segment.slot(rank);
   Mirror mine;
   mine.pid = slot.pid.load();
@@ -344,7 +334,6 @@ static CommHeader *findComm(const Segment &segment, uint64_t key) {
 
 void Hosts::note(Context &context, const Notice &notice) {
   Segment &segment = *context.segment;
-  JobHeader &header = segment.header();
   switch (notice.kind) {
   case Notice::Kind::Tag: {
     std::lock_guard lock(mutex);
@@ -355,7 +344,7 @@ void Hosts::note(Context &context, const Notice &notice) {
   case Notice::Kind::Revoked: {
     std::lock_guard lock(mutex);
     uint64_t cause =
-        uint64_t(uint32_t(notice.status)) | uint64_t(notice.value + 1) << 32;
+        BrokenWord{notice.status, int(notice.value), notice.died}.pack();
     if (CommHeader *comm = findComm(segment, notice.key)) {
       uint64_t none = 0;
       if (notice.kind == Notice::Kind::Revoked)
@@ -370,14 +359,10 @@ void Hosts::note(Context &context, const Notice &notice) {
     break;
   }
   case Notice::Kind::Aborted: {
-    uint64_t none = 0, who = uint64_t(notice.rank) + 1;
-    if (header.aborting.compare_exchange_strong(none, who)) {
-      std::strncpy(header.abortReason, notice.text,
-                   sizeof header.abortReason - 1);
-      header.aborted.store(who, std::memory_order_release);
-    }
-    segment.slot(notice.rank).state.store(CONCORD_RANK_ABORTED);
-    break;
+    char reason[sizeof notice.text + 1] = {};
+    std::memcpy(reason, notice.text, sizeof notice.text);
+    segment.recordAbort(notice.rank, reason);
+    return;
   }
   case Notice::Kind::Issuer:
     if (notice.value < kMaxIssuers)

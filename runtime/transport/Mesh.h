@@ -37,7 +37,7 @@ struct Notice {
     Hello = 1, ///< the connecting side: `secret`
     Welcome,   ///< the answer
     Tag,       ///< `key` is a communicator, `value` the sender's tag for it
-    Broken,    ///< communicator `key`: `status`, by group rank `value`
+    Broken,    ///< communicator `key`: `status`, by group rank `value`, `died`
     Revoked,   ///< communicator `key`
     Aborted,   ///< the job: `text`
     Issuer,    ///< of program `value`: thread `status`, 0 has left
@@ -51,7 +51,8 @@ struct Notice {
   uint32_t value = 0;
   uint64_t dead = 0; ///< ranks that the sender has seen dead
   uint8_t secret[16] = {};
-  char text[200] = {};
+  int32_t died = -1; ///< the rank whose death broke the communicator
+  char text[196] = {};
 };
 static_assert(sizeof(Notice) == 256);
 

@@ -83,8 +83,25 @@ struct alignas(128) Claims {
   alignas(128) std::atomic<uint64_t> finished;
 };
 
+/// What broke a communicator first, as all members read it: one word, so that
+/// status, rank and member are always of one cause.
+struct BrokenWord {
+  int32_t status = 0;
+  int member = -1; ///< who saw it
+  int died = -1;   ///< PEER_DIED: the world rank that did
+
+  uint64_t pack() const {
+    return uint64_t(uint16_t(status)) | uint64_t(died + 1) << 16 |
+           uint64_t(member + 1) << 32;
+  }
+  static BrokenWord unpack(uint64_t word) {
+    return {int32_t(word & 0xffff), int(word >> 32 & 0xffff) - 1,
+            int(word >> 16 & 0xffff) - 1};
+  }
+};
+
 struct alignas(128) CommHeader {
-  /// 0, or what went wrong first: status | (member + 1) << 32.
+  /// 0, or a BrokenWord.
   std::atomic<uint64_t> broken;
   std::atomic<uint64_t> revoked;
   /// For those who look at a running job; written once, by who made the block.

@@ -27,9 +27,6 @@
 static int report(int32_t status) {
   std::fprintf(stderr, "%s: %s\n", concord_status_name(status),
                concord_last_error());
-  // An end before the others have heard of the abort would be a death to them.
-  if (status == CONCORD_ERROR_ABORTED)
-    ::usleep(500'000);
   return 40 + status;
 }
 
@@ -82,6 +79,39 @@ struct Loop {
     std::exit(2);
   }
 };
+
+/// Shrink until those who are left can work. The rank after the victim dies
+/// somewhere on the way.
+int goOn(concord_context *context, const Loop &loop, int rank, int victim) {
+  std::thread hand;
+  if (rank == victim + 1)
+    hand = std::thread([] {
+      ::usleep(unsigned(::getpid()) % 40 * 50);
+      ::kill(::getpid(), SIGKILL);
+    });
+  for (int i = 0; i < 5; ++i) {
+    concord_comm *rest = nullptr;
+    int32_t status = concord_comm_shrink(loop.comm, nullptr, &rest);
+    Loop without = loop;
+    without.comm = rest;
+    int turns = 0;
+    if (status == CONCORD_OK)
+      concord_comm_rank(rest, &without.rank, &without.size);
+    while (status == CONCORD_OK && (without.size > 2 || turns < 100)) {
+      status = without.once("all_reduce", turns++);
+    }
+    if (status == CONCORD_OK) {
+      status = concord_context_finalize(context);
+      return status ? report(status) : 0;
+    }
+    report(status);
+    if (status != CONCORD_ERROR_PEER_DIED && status != CONCORD_ERROR_BROKEN)
+      return 40 + status;
+    if (rest)
+      return goOn(context, without, rank, -9);
+  }
+  return 1;
+}
 
 } // namespace
 
@@ -156,7 +186,10 @@ int main(int argc, char **argv) {
           ::usleep(after);
           ::kill(::getpid(), number);
         });
-      } else if (mode.rfind("kill", 0) == 0) {
+      } else if (mode == "abort-exit") {
+        concord_context_abort(context, "the watch said so");
+        ::_exit(40 + CONCORD_ERROR_ABORTED);
+      } else if (mode.rfind("kill", 0) == 0 || mode == "shrink") {
         ::raise(SIGKILL);
       } else if (mode == "exit") {
         ::_exit(0); // without a word
@@ -177,6 +210,9 @@ int main(int argc, char **argv) {
     } else {
       status = loop.once(operation, i);
     }
+    // The others go on without it, though one more dies while they shrink.
+    if (mode == "shrink" && status != CONCORD_OK)
+      return goOn(context, loop, rank, victim);
     // An operation that only sends may be over before the hand has struck.
     if (i + 1 == turns && mode != "none" && mode != "fork" && mode != "leave")
       i = turns - 2;

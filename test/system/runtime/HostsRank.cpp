@@ -13,7 +13,7 @@
 //                out of place, heap and foreign memory, against a reference
 //   messages     send, recv and batches, in both directions
 //   comms        split, groups, priorities, streams, many communicators
-//   bits         all_reduce of reals: the bits of a sum in rank order
+//   bits [direct] all_reduce of reals: the bits of a sum in the documented order
 //   allocations  a step allocates nothing after the first
 //   mismatch     ranks of different hosts issue different things
 //   death RANK   that rank kills itself; the others must be told who it was
@@ -406,9 +406,28 @@ void collectives(bool quick) {
   everyCollective(caseOf(world, everybody(), kTypes[0], 0, false, false));
 }
 
-/// Sums of reals depend on the order; it must be that of the ranks, whatever
-/// the size, and all ranks must have the same bits.
-void bits() {
+/// Host of every rank, numbered.
+std::vector<int> hostsOfRanks() {
+  std::vector<concord_rank_entry> table(static_cast<size_t>(ranks));
+  for (concord_rank_entry &entry : table)
+    entry.struct_size = sizeof entry;
+  check(concord_context_rank_table(context, table.data(), uint32_t(ranks)),
+        "rank table");
+  std::vector<int> hosts;
+  for (const concord_rank_entry &entry : table) {
+    int host = 0;
+    while (std::strcmp(table[size_t(host)].host, entry.host) != 0)
+      ++host;
+    hosts.push_back(host);
+  }
+  return hosts;
+}
+
+/// Sums of reals depend on the order. It is that of the group where it goes in
+/// the headers, or direct; else that of the group within a host, and then that of
+/// the hosts' first members. All members must have the same bits.
+void bitsOf(concord_comm *comm, const std::vector<int> &order, bool direct) {
+  std::vector<int> hosts = hostsOfRanks();
   for (uint64_t n : {3, 700, 50'000, 900'001}) {
     Buffer in(n * 4, false), out(n * 4, false);
     auto real = [](int r, uint64_t i) {
@@ -420,21 +439,57 @@ void bits() {
       float v = real(me, i);
       std::memcpy(in.at + 4 * i, &v, 4);
     }
-    for (int round = 0; round < 3; ++round) {
-      check(concord_all_reduce(world, in.at, out.at, n, CONCORD_DTYPE_F32,
-                               CONCORD_REDUCTION_SUM, nullptr),
+    for (int32_t reduction : {CONCORD_REDUCTION_SUM, CONCORD_REDUCTION_AVG}) {
+      check(concord_all_reduce(comm, in.at, out.at, n, CONCORD_DTYPE_F32,
+                               reduction, nullptr),
             "all_reduce");
+      std::vector<std::vector<int>> parts;
+      for (int r : order) {
+        auto same = [&](const std::vector<int> &part) {
+          return hosts[size_t(part[0])] == hosts[size_t(r)];
+        };
+        auto found = direct || n * 4 <= 4096
+                         ? parts.begin()
+                         : std::find_if(parts.begin(), parts.end(), same);
+        if (found == parts.end())
+          parts.push_back({r});
+        else
+          found->push_back(r);
+      }
       for (uint64_t i = 0; i < n; ++i) {
-        float want = real(0, i), got;
-        for (int r = 1; r < ranks; ++r)
-          want += real(r, i);
+        float want = 0, got;
+        for (size_t p = 0; p < parts.size(); ++p) {
+          float sum = real(parts[p][0], i);
+          for (size_t k = 1; k < parts[p].size(); ++k)
+            sum += real(parts[p][k], i);
+          want = p ? want + sum : sum;
+        }
+        if (reduction == CONCORD_REDUCTION_AVG)
+          want /= float(order.size());
         std::memcpy(&got, out.at + 4 * i, 4);
         if (std::memcmp(&want, &got, 4) != 0)
           wrong("all_reduce: element " + std::to_string(i) + " of " +
-                std::to_string(n) + " is not the sum in rank order");
+                std::to_string(n) + " is not the sum in the right order");
       }
     }
   }
+}
+
+void bits(bool direct) {
+  std::vector<int> order, mixed;
+  for (int r = 0; r < ranks; ++r)
+    order.push_back(r);
+  bitsOf(world, order, direct);
+  // Members of the hosts in turns: even ranks first.
+  concord_comm *turns = nullptr;
+  check(concord_comm_split(world, 0, (me % 2) * ranks + me, nullptr, &turns),
+        "split");
+  for (int odd : {0, 1})
+    for (int r = odd; r < ranks; r += 2)
+      mixed.push_back(r);
+  bitsOf(turns, mixed, direct);
+  check(concord_barrier(world, nullptr), "barrier");
+  check(concord_comm_destroy(turns), "destroy");
 }
 
 void messages() {
@@ -767,7 +822,7 @@ int main(int argc, char **argv) {
   if (what == "collectives")
     collectives(argc > 2);
   else if (what == "bits")
-    bits();
+    bits(argc > 2);
   else if (what == "messages")
     messages();
   else if (what == "comms")

@@ -55,16 +55,26 @@ def test_ranks(library, what):
         assert "rank 1 on h0" in result.stdout and "rank 2 on h1" in result.stdout
 
 
-def test_collectives(library):
-    result = mpirun(library, RANK, "collectives", "quick")
+@pytest.mark.parametrize("form", ["", "all_reduce:0-inf:direct;reduce_scatter:0-inf:direct;"
+                                  "all_gather:0-inf:direct;broadcast:0-inf:direct"])
+def test_collectives(library, form):
+    result = mpirun(library, RANK, "collectives", "quick", CONCORD_ALGORITHM=form)
     assert result.returncode == 0, result.stdout
     assert "collectives: ok" in result.stdout
+
+
+def test_bits_of_one_host_where_asked_for(library):
+    result = mpirun(library, RANK, "bits", "direct",
+                    CONCORD_ALGORITHM="all_reduce:0-inf:direct")
+    assert result.returncode == 0 and "bits: ok" in result.stdout, result.stdout
 
 
 def test_uneven_hosts(library):
     """Three hosts with two, one and one rank."""
     result = mpirun(library, RANK, "bits", hosts=(2, 1, 1))
     assert result.returncode == 0 and "bits: ok" in result.stdout, result.stdout
+    result = mpirun(library, RANK, "collectives", "quick", hosts=(1, 3))
+    assert result.returncode == 0 and "collectives: ok" in result.stdout, result.stdout
     result = mpirun(library, RANK, "messages", hosts=(1, 2))
     assert result.returncode == 0 and "messages: ok" in result.stdout, result.stdout
 

@@ -167,9 +167,9 @@ def test_death_before_all_have_joined():
     assert "rank 1" in words[0] and "died before all ranks had joined" in words[0]
 
 
-@pytest.mark.parametrize("point", ["kill", "mid-kill-large"])
+@pytest.mark.parametrize("point", ["kill", "mid-kill", "kill-large", "mid-kill-large"])
 def test_killed_in_every_collective(point):
-    """SIGKILL before an operation, and somewhere inside one."""
+    """SIGKILL before an operation, and somewhere inside one; short and long ones."""
     jobs = {operation: Job(3, point, 1, operation) for operation in OPERATIONS}
     for operation, job in jobs.items():
         codes, words = job.wait()
@@ -180,7 +180,7 @@ def test_killed_in_every_collective(point):
         assert DIED in codes.values()
 
 
-@pytest.mark.parametrize("point", ["stop", "mid-stop-large"])
+@pytest.mark.parametrize("point", ["stop", "mid-stop", "stop-large", "mid-stop-large"])
 def test_stopped_in_every_collective(point):
     """SIGSTOP is an error after CONCORD_TIMEOUT, and the late one learns of it."""
     jobs = {operation: Job(2, point, 1, operation, CONCORD_TIMEOUT="0.5")
@@ -193,14 +193,21 @@ def test_stopped_in_every_collective(point):
         assert codes[1] in (BROKEN, DIED, TIMEOUT, 47), (operation, codes, words)
 
 
-def test_abort_from_another_thread():
-    codes, words = Job(3, "abort-thread", 1).wait()
-    # A rank that is very late may first see that another one has ended by then.
-    assert codes[1] == ABORTED and set(codes.values()) <= {ABORTED, DIED}, (codes, words)
-    heard = [rank for rank in (0, 2) if codes[rank] == ABORTED]
-    assert heard, (codes, words)
-    for rank in heard:
-        assert "rank 1 aborted the job: the watch said so" in words[rank]
+@pytest.mark.parametrize("mode", ["abort-thread", "abort-exit"])
+def test_abort_from_another_thread(mode):
+    """Also where who aborts, and those who learn of it, are gone at once."""
+    for _ in range(4):
+        codes, words = Job(4, mode, 1).wait()
+        assert set(codes.values()) == {ABORTED}, (codes, words)
+        for rank in (0, 2, 3):
+            assert "rank 1 aborted the job: the watch said so" in words[rank]
+
+
+def test_one_more_dies_while_they_shrink():
+    for _ in range(8):
+        codes, words = Job(4, "shrink", 1, "all_reduce").wait()
+        assert codes[1] == codes[2] == -signal.SIGKILL, (codes, words)
+        assert codes[0] == codes[3] == OK, (codes, words)
 
 
 def test_fork_does_not_speak_for_the_rank():

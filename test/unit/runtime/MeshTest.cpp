@@ -14,11 +14,13 @@
 #include "diagnosis/Error.h"
 
 #include <arpa/inet.h>
+#include <csignal>
 #include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <optional>
 #include <poll.h>
 #include <sys/socket.h>
@@ -204,6 +206,61 @@ TEST(Mesh, APeerThatSendsNonsenseIsCutOff) {
   EXPECT_FALSE(hear(*team.ranks[0], 1, open, error));
   EXPECT_FALSE(open);
   EXPECT_EQ(error, EPROTO);
+}
+
+TEST(Mesh, PacketsInPiecesAreWhole) {
+  Team team(2);
+  for (const std::string &words : team.connect(20))
+    ASSERT_EQ(words, "");
+  // Two packets byte by byte, while signals interrupt whoever reads.
+  struct sigaction action = {}, former;
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGUSR2, &action, &former);
+  pthread_t reader = ::pthread_self();
+  std::thread sender([&] {
+    int fd = team.ranks[1]->socketOf(0), one = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    for (uint64_t key : {7, 8}) {
+      Notice notice;
+      notice.kind = Notice::Kind::Revoked;
+      notice.rank = 1;
+      notice.key = key;
+      const auto *bytes = reinterpret_cast<const char *>(&notice);
+      for (size_t i = 0; i < sizeof notice; ++i) {
+        EXPECT_EQ(::send(fd, bytes + i, 1, MSG_NOSIGNAL), 1);
+        ::pthread_kill(reader, SIGUSR2);
+      }
+    }
+  });
+  std::vector<uint64_t> keys;
+  bool open = true;
+  for (int i = 0; i < 5000 && keys.size() < 2 && open; ++i) {
+    pollfd wait{team.ranks[0]->socketOf(1), POLLIN, 0};
+    ::poll(&wait, 1, 10);
+    int error = 0;
+    open = team.ranks[0]->receive(
+        1, error, [&](const Notice &n) { keys.push_back(n.key); });
+  }
+  sender.join();
+  ::sigaction(SIGUSR2, &former, nullptr);
+  EXPECT_TRUE(open);
+  EXPECT_THAT(keys, testing::ElementsAre(7u, 8u));
+}
+
+TEST(Mesh, AResetConnectionSaysSo) {
+  Team team(2);
+  for (const std::string &words : team.connect(20))
+    ASSERT_EQ(words, "");
+  linger reset{1, 0};
+  ASSERT_EQ(::setsockopt(team.ranks[1]->socketOf(0), SOL_SOCKET, SO_LINGER,
+                         &reset, sizeof reset),
+            0);
+  team.ranks[1].reset();
+  bool open = true;
+  int error = 0;
+  EXPECT_FALSE(hear(*team.ranks[0], 1, open, error));
+  EXPECT_FALSE(open);
+  EXPECT_EQ(error, ECONNRESET);
 }
 
 TEST(Mesh, AnInterfaceThatIsNotThereIsNamed) {

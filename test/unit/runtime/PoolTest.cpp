@@ -169,14 +169,29 @@ TEST(Pool, TenThousandCyclesDoNotGrow) {
     EXPECT_LT(residentPages() - before, 256) << "4 KiB pages";
     EXPECT_OK(concord_pool_destroy(pool));
   });
-  // And with a peer, whose block has to come back as well.
+  // And with a peer, whose block has to come back as well: a job has room for
+  // 4,096 at a time. Heap and streams with them.
   runRanks(2, [](Rank &rank) {
-    for (int i = 0; i < 300; ++i) {
+    auto cycle = [&] {
       concord_comm *comm;
       ASSERT_OK(concord_comm_split(rank.world, 0, 0, nullptr, &comm));
       EXPECT_EQ(count(comm), 2);
       ASSERT_OK(concord_comm_destroy(comm));
-    }
+      void *block;
+      ASSERT_OK(concord_heap_alloc(rank.context, 1 << 16, 0, &block));
+      ASSERT_OK(concord_heap_free(rank.context, block));
+      concord_stream *stream;
+      ASSERT_OK(concord_stream_create(rank.context, 0, &stream));
+      ASSERT_OK(concord_stream_destroy(stream));
+    };
+    for (int i = 0; i < 500; ++i)
+      cycle();
+    ASSERT_OK(concord_barrier(rank.world, nullptr));
+    long before = residentPages();
+    for (int i = 0; i < 10'000; ++i)
+      cycle();
+    ASSERT_OK(concord_barrier(rank.world, nullptr));
+    EXPECT_LT(residentPages() - before, 512) << "4 KiB pages, of both ranks";
   });
 }
 
