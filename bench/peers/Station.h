@@ -49,6 +49,7 @@ enum Kind : int32_t {
   kGather,
   kScatter,
   kPermute,
+  kSendRecv, ///< by a send to the next rank and a receive from the former one
   kBarrier = 12
 };
 enum Type : int32_t {
@@ -89,6 +90,9 @@ public:
   virtual void run(const Call &call, const char *in, char *out) = 0;
   /// Of the whole team.
   virtual void barrier() = 0;
+  /// Messages between two ranks of the team: half of what a message and its
+  /// answer take, us.
+  virtual std::vector<double> pair(int, int, uint64_t, uint64_t) { return {}; }
   /// Further commands of a backend's own; the reply's numbers.
   virtual std::vector<double> special(uint32_t, const Call &,
                                       const std::vector<uint64_t> &) {
@@ -102,7 +106,8 @@ enum Verb : uint32_t {
   kSingles,
   kCheck,
   kQuit,
-  kSpecial
+  kSpecial,
+  kMessages ///< arguments: two ranks, bytes, iterations (Backend::pair)
 };
 
 struct Command {
@@ -129,7 +134,7 @@ struct Reply {
 /// Where a rank finds its driver, from the command line:
 /// NAME TOKEN TEAM CAPACITY ROTATE SPLIT
 struct Address {
-  std::string name;
+  std::string name; ///< empty: the driver is in this process or reaches it
   uint64_t token = 0, capacity = 0;
   uint32_t team = 0;
   bool rotate = true;
@@ -272,6 +277,7 @@ inline double expectedElement(const Call &call, int me, int ranks,
   case kScatter:
     return valueOf(call.root, first + uint64_t(me) * count + i);
   case kPermute:
+  case kSendRecv:
     return valueOf((me + ranks - 1) % ranks, first + i);
   default:
     break;
@@ -356,19 +362,8 @@ public:
     while (receive(&command, sizeof command)) {
       if (command.verb == kQuit)
         return 0;
-      Reply reply;
       std::vector<double> numbers;
-      if (command.verb == kSpecial) {
-        numbers = backend.special(
-            command.inPlace, command.call,
-            std::vector<uint64_t>(command.arguments, command.arguments + 4));
-      } else if (!backend.supports(command.call)) {
-        reply.status = -1;
-      } else {
-        layOut(command);
-        reply.status = execute(command, numbers);
-      }
-      reply.numbers = numbers.size();
+      Reply reply = obey(command, numbers);
       if (!send(&reply, sizeof reply) ||
           !send(numbers.data(), numbers.size() * sizeof(double)))
         return 1;
@@ -376,13 +371,33 @@ public:
     return 1; // the driver is gone
   }
 
-  char *inputBuffer() const { return input; }
-  char *outputBuffer() const { return output; }
+  /// Do what is not kQuit.
+  Reply obey(const Command &command, std::vector<double> &numbers) {
+    Reply reply;
+    if (command.verb == kMessages) {
+      numbers =
+          backend.pair(int(command.arguments[0]), int(command.arguments[1]),
+                       command.arguments[2], command.arguments[3]);
+    } else if (command.verb == kSpecial) {
+      numbers = backend.special(
+          command.inPlace, command.call,
+          std::vector<uint64_t>(command.arguments, command.arguments + 4));
+    } else if (!backend.supports(command.call)) {
+      reply.status = -1;
+    } else {
+      layOut(command);
+      reply.status = execute(command, numbers);
+    }
+    reply.numbers = numbers.size();
+    return reply;
+  }
 
 private:
   void pin() {
     cpu_set_t allowed, own;
-    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
+    // Where a launcher has started the ranks, placing them is its business.
+    if (address.name.empty() ||
+        ::sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
         CPU_COUNT(&allowed) < backend.worldSize())
       return;
     int wanted = backend.worldRank();

@@ -5,7 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The same operations through an MPI library; compiled once per library.
+// The same operations through an MPI library; compiled once per library, as a
+// program that comm-bench starts by mpirun, or, with CONCORD_BENCH_MODULE, as a
+// module that it loads where mpirun has started comm-bench itself.
 //
 //===----------------------------------------------------------------------===//
 
@@ -141,6 +143,7 @@ public:
       MPI_Scatter(in, n, type, out, n, type, root, group);
       return;
     case kPermute:
+    case kSendRecv:
       MPI_Sendrecv(in, n, type, (me + 1) % ranks, 0, out, n, type,
                    (me + ranks - 1) % ranks, 0, group, MPI_STATUS_IGNORE);
       return;
@@ -150,12 +153,49 @@ public:
   }
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
 
+  std::vector<double> pair(int a, int b, uint64_t bytes,
+                           uint64_t iterations) override {
+    barrier();
+    if (world != a && world != b)
+      return {};
+    std::vector<char> data(bytes);
+    int peer = world == a ? b : a, n = int(bytes);
+    double began = 0;
+    for (uint64_t i = 0; i <= iterations; ++i) {
+      if (i == 1)
+        began = microseconds();
+      if (world == a)
+        MPI_Send(data.data(), n, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+      MPI_Recv(data.data(), n, MPI_BYTE, peer, 1, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
+      if (world == b)
+        MPI_Send(data.data(), n, MPI_BYTE, peer, 1, MPI_COMM_WORLD);
+    }
+    return {(microseconds() - began) / double(2 * iterations)};
+  }
+
 private:
   MPI_Comm group = MPI_COMM_WORLD;
   int me = 0, ranks = 1, world = 0, worldRanks = 1;
 };
 
 } // namespace
+
+#ifdef CONCORD_BENCH_MODULE
+
+/// MPI is Concord's where its ranks are on several hosts, else nobody's yet.
+extern "C" __attribute__((visibility("default"))) Backend *
+concord_bench_backend(const char *split) {
+  int initialized = 0;
+  MPI_Initialized(&initialized);
+  if (!initialized) {
+    MPI_Init(nullptr, nullptr);
+    std::atexit([] { MPI_Finalize(); });
+  }
+  return new Mpi(split);
+}
+
+#else
 
 int main(int argc, char **argv) {
   MPI_Init(&argc, &argv);
@@ -169,3 +209,5 @@ int main(int argc, char **argv) {
   MPI_Finalize();
   return code;
 }
+
+#endif

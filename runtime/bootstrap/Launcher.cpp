@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "bootstrap/Launcher.h"
+#include "context/Env.h"
 #include "diagnosis/Error.h"
 #include "heap/Segment.h"
 
@@ -187,4 +188,13 @@ std::string concord::rt::startingProcess() {
     pid = parent;
   }
   return nearest;
+}
+
+std::optional<LaunchedRank> concord::rt::launchedHere() {
+  static constexpr const char *kWords[] = {"auto",    "concord", "torchrun",
+                                           "openmpi", "slurm",   "mpich"};
+  std::string word = kWords[envWord("CONCORD_LAUNCHER")];
+  if (word == "concord")
+    return std::nullopt;
+  return findLauncher(word, ::getenv, startingProcess);
 }

@@ -41,6 +41,10 @@ std::optional<LaunchedRank>
 findLauncher(const std::string &wanted, const Lookup &lookup,
              const std::function<std::string()> &starter);
 
+/// What CONCORD_LAUNCHER and the environment of this process say; nothing too
+/// when the variable says that this is no rank. Throws Error.
+std::optional<LaunchedRank> launchedHere();
+
 /// Pid and start time of the nearest ancestor that is a known launcher, else of
 /// the parent.
 std::string startingProcess();

@@ -28,15 +28,6 @@ static std::string givenFile(const char *argument, std::string variable) {
 }
 
 /// A launcher's word on this process, as CONCORD_LAUNCHER allows.
-static std::optional<LaunchedRank> launched() {
-  static constexpr const char *kWords[] = {"auto",    "concord", "torchrun",
-                                           "openmpi", "slurm",   "mpich"};
-  std::string word = kWords[envWord("CONCORD_LAUNCHER")];
-  if (word == "concord")
-    return std::nullopt;
-  return findLauncher(word, ::getenv, startingProcess);
-}
-
 Origin concord::rt::findOrigin(Context &context,
                                const concord_context_config &config) {
   Origin origin;
@@ -64,7 +55,7 @@ Origin concord::rt::findOrigin(Context &context,
     context.world = int(envInteger("CONCORD_WORLD", 1));
     context.rank = int(envInteger("CONCORD_RANK", 0));
     origin.local = context.rank;
-  } else if (std::optional<LaunchedRank> found = launched()) {
+  } else if (std::optional<LaunchedRank> found = launchedHere()) {
     origin.words = found->launcher;
     context.world = found->world;
     context.rank = found->rank;

@@ -167,12 +167,32 @@ def model(mesh, *more):
     return check
 
 
+def bench(operation):
+    """comm-bench between the hosts, with plain MPI in turns; results are checked, and
+    what it says of the link is within what the shaper lets through."""
+    def check(library):
+        with tempfile.TemporaryDirectory(prefix="concord-hosts-") as folder:
+            file = os.path.join(folder, "rows.json")
+            status, output = mpirun(
+                library, os.path.join(BIN, "comm-bench"), operation, "-b", "1M", "-e", "1M",
+                "--iters", "2", "--rounds", "1", "--peer", "mpi", "--link", RATE, "-J", file)
+            need(status == 0 and f"# 2 hosts: {NAME}-a 2, {NAME}-b 2" in output, output)
+            with open(file, encoding="utf-8") as stream:
+                row = json.load(stream)["rows"][0]
+        need(row["wrong"] == 0 and row["peers"][library]["wrong"] == 0 and row["busbw"] > 0
+             and 0 < row["eff"] <= 1.05 and row["link_gbs"] == 0.125, output)
+    return check
+
+
 CHECKS = [
     ("the hosts are found", hosts_are_found),
     ("all collectives, types, sizes", ranks_check("collectives", "quick")),
-    ("bits of a sum in rank order", ranks_check("bits")),
+    ("bits of a sum in the order of ranks and hosts", ranks_check("bits")),
     ("send, recv, batches", ranks_check("messages")),
     ("splits, groups, priorities, streams", ranks_check("comms")),
+    *[(f"comm-bench {operation}", bench(operation))
+      for operation in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all",
+                        "broadcast", "send_recv")],
     ("mismatch is told on both hosts", told("mismatch", 4)),
     ("revoke", told("revoke", 3)),
     ("a rank leaves early", told("early", 3)),

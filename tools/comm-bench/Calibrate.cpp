@@ -99,7 +99,7 @@ void concord::bench::fitSegments(
   }
 }
 
-void concord::bench::calibrate(const Options &given, Driver &driver) {
+void concord::bench::calibrate(const Options &given, Teams &teams) {
   auto machine = *cost::builtinMachine("cpu");
   Options options = given;
   options.peers.clear();
@@ -107,8 +107,8 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
   auto best = [&](uint64_t bytes, uint64_t ranks, bool reused) {
     double top = 0;
     for (int round = 0; round < options.rounds; ++round) {
-      Answer answer = driver.special(kBandwidth, Call(),
-                                     {bytes, 1500, ranks, uint64_t(reused)});
+      Answer answer = teams.special(kBandwidth, Call(),
+                                    {bytes, 1500, ranks, uint64_t(reused)});
       for (int method = 0; method < kNumMethods; ++method) {
         double longest = 0, moved = 0;
         for (auto &numbers : answer.numbers) {
@@ -135,7 +135,7 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
     std::vector<double> stores;
     for (int round = 0; round < options.rounds; ++round)
       stores.push_back(
-          driver.special(kContended, Call(), {2000}).numbers.at(0).at(0));
+          teams.special(kContended, Call(), {2000}).numbers.at(0).at(0));
     machine.contended = median(stores);
     std::printf("# stores to lines that another core has read: %.1f GB/s\n",
                 machine.contended * 1e-9);
@@ -148,7 +148,7 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
     // The size of a layer of a small transformer.
     double slowest = INFINITY;
     for (auto &numbers :
-         driver.special(kProduct, Call(), {uint64_t(type), 256, 512, 512})
+         teams.special(kProduct, Call(), {uint64_t(type), 256, 512, 512})
              .numbers)
       if (numbers.at(0) > 0)
         slowest = std::min(slowest, numbers[0]);
@@ -161,7 +161,7 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
   std::fflush(stdout);
 
   // A flag, and what issuing takes beside it.
-  Meter meter(options, driver);
+  Meter meter(options, teams);
   options.kind = kAllReduce;
   options.groupSize = options.ranks;
   Row small = meter.measure(std::max<uint64_t>(options.from, 4 * all),
@@ -185,9 +185,9 @@ void concord::bench::calibrate(const Options &given, Driver &driver) {
       std::vector<double> rounds;
       for (int round = 0; round < options.rounds; ++round) {
         Answer answer =
-            driver.special(kCycle, call,
-                           {wideInput(kind) ? chunk * all : chunk,
-                            wideOutput(kind) ? chunk * all : chunk, 3000});
+            teams.special(kCycle, call,
+                          {wideInput(kind) ? chunk * all : chunk,
+                           wideOutput(kind) ? chunk * all : chunk, 3000});
         double with = 0, without = 0;
         for (auto &numbers : answer.numbers) {
           with = std::max(with, numbers.at(0));

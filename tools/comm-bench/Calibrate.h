@@ -18,7 +18,7 @@
 namespace concord::bench {
 
 /// Measure and write the file. Throws Failure.
-void calibrate(const Options &options, Driver &driver);
+void calibrate(const Options &options, Teams &teams);
 
 /// Lines that describe measured (bytes, us) within a tenth, as few as possible
 /// from left to right.

@@ -13,10 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Concord.h"
-#include "concord/concord.h"
 #include "concord/kernel.h"
-
-#include "../../bench/peers/Station.h"
 
 #include <atomic>
 #include <cmath>
@@ -31,6 +28,7 @@ using namespace concord::bench;
 
 static_assert(int(kAllReduce) == CONCORD_KIND_ALL_REDUCE &&
               int(kPermute) == CONCORD_KIND_PERMUTE &&
+              int(kSendRecv) == CONCORD_KIND_SEND &&
               int(kBarrier) == CONCORD_KIND_BARRIER);
 static_assert(int(kF32) == CONCORD_DTYPE_F32 && int(kU64) == CONCORD_DTYPE_U64);
 static_assert(int(kSum) == CONCORD_REDUCTION_SUM &&
@@ -40,7 +38,7 @@ const char *const concord::bench::kMethodNames[kNumMethods] = {
     "copy", "non-temporal", "non-temporal, 2 streams", "triad",
     "non-temporal triad"};
 
-static void check(int32_t status) {
+void concord::bench::check(int32_t status) {
   if (status == CONCORD_OK)
     return;
   std::fprintf(stderr, "comm-bench: %s: %s\n", concord_status_name(status),
@@ -147,7 +145,7 @@ struct alignas(128) Flag {
 // The back end
 //===----------------------------------------------------------------------===//
 
-class Concord final : public Backend {
+class Concord final : public ConcordRank {
 public:
   Concord(const Address &address, int flagsFd, Memory memory)
       : memory(memory), capacity(address.capacity), rotate(address.rotate) {
@@ -160,6 +158,8 @@ public:
       check(concord_comm_split(world, color, worldMe, nullptr, &group));
     check(concord_comm_rank(group, &me, &ranks));
     static_assert(sizeof(Flag) * 64 == kFlagBytes);
+    if (flagsFd < 0)
+      return;
     void *page = ::mmap(nullptr, kFlagBytes + kSharedBytes,
                         PROT_READ | PROT_WRITE, MAP_SHARED, flagsFd, 0);
     if (page == MAP_FAILED) {
@@ -204,8 +204,6 @@ public:
       return {flagLatency()};
     case kFlood:
       return flood(call, a[0], a[1], a[2] != 0);
-    case kPair:
-      return pair(int(a[0]), int(a[1]), a[2], a[3]);
     case kExplain: {
       char text[600];
       check(concord_comm_last_form(group, text, sizeof text));
@@ -220,6 +218,30 @@ public:
     default:
       return {};
     }
+  }
+
+  std::vector<double> pair(int a, int b, uint64_t bytes,
+                           uint64_t iterations) override {
+    barrier();
+    if (worldMe != a && worldMe != b)
+      return {};
+    int peer = worldMe == a ? b : a;
+    auto send = [&] {
+      check(concord_send(world, buffers[0], bytes, CONCORD_DTYPE_U8, peer,
+                         nullptr));
+    };
+    double began = 0;
+    for (uint64_t i = 0; i <= iterations; ++i) {
+      if (i == 1)
+        began = microseconds();
+      if (worldMe == a)
+        send();
+      check(concord_recv(world, buffers[1], bytes, CONCORD_DTYPE_U8, peer,
+                         nullptr));
+      if (worldMe == b)
+        send();
+    }
+    return {(microseconds() - began) / double(2 * iterations)};
   }
 
 private:
@@ -256,6 +278,19 @@ private:
       }
       return check(concord_permute(comm, in, out, c.count, c.type, pairs,
                                    uint32_t(ranks), stream));
+    }
+    case kSendRecv: {
+      concord_p2p messages[2] = {};
+      messages[0].send = 1;
+      messages[0].peer = (me + 1) % ranks;
+      messages[0].buffer = const_cast<char *>(in);
+      messages[1].peer = (me + ranks - 1) % ranks;
+      messages[1].buffer = out;
+      for (concord_p2p &message : messages) {
+        message.count = c.count;
+        message.dtype = c.type;
+      }
+      return check(concord_batch_p2p(comm, messages, 2, stream));
     }
     default:
       return check(concord_barrier(comm, stream));
@@ -524,45 +559,10 @@ private:
     return numbers;
   }
 
-  std::vector<double> pair(int a, int b, uint64_t bytes, uint64_t iterations) {
-    barrier();
-    if (worldMe != a && worldMe != b)
-      return {};
-    int peer = worldMe == a ? b : a;
-    auto send = [&](uint64_t n) {
-      check(
-          concord_send(world, buffers[0], n, CONCORD_DTYPE_U8, peer, nullptr));
-    };
-    auto receive = [&](uint64_t n) {
-      check(
-          concord_recv(world, buffers[1], n, CONCORD_DTYPE_U8, peer, nullptr));
-    };
-    double times[2];
-    for (int pass = 0; pass < 2; ++pass) {
-      uint64_t n = pass == 0 ? 8 : bytes;
-      uint64_t rounds = pass == 0 ? 50 * iterations : iterations;
-      double began = 0;
-      for (uint64_t i = 0; i <= rounds; ++i) {
-        if (i == 1)
-          began = microseconds();
-        if (worldMe == a) {
-          send(n);
-          receive(n);
-        } else {
-          receive(n);
-          send(n);
-        }
-      }
-      times[pass] = (microseconds() - began) / double(2 * rounds);
-    }
-    return {times[0], times[1]};
-  }
-
   Memory memory;
   uint64_t capacity;
   bool rotate;
-  concord_context *context = nullptr;
-  concord_comm *world = nullptr, *group = nullptr;
+  concord_comm *group = nullptr;
   concord_comm *high = nullptr, *low = nullptr;
   concord_stream *highStream = nullptr, *lowStream = nullptr;
   int me = 0, ranks = 1, worldMe = 0, worldRanks = 1;
@@ -572,6 +572,11 @@ private:
 };
 
 } // namespace
+
+std::unique_ptr<ConcordRank>
+concord::bench::makeConcord(const Address &address, int flags, Memory memory) {
+  return std::make_unique<Concord>(address, flags, memory);
+}
 
 int concord::bench::runConcordRank(char **arguments) {
   Address address;

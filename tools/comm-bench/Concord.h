@@ -13,7 +13,12 @@
 #ifndef CONCORD_TOOLS_COMM_BENCH_CONCORD_H
 #define CONCORD_TOOLS_COMM_BENCH_CONCORD_H
 
+#include "concord/concord.h"
+
+#include "../../bench/peers/Station.h"
+
 #include <cstdint>
+#include <memory>
 
 namespace concord::bench {
 
@@ -32,9 +37,6 @@ enum Special : uint32_t {
   /// arguments: bytes of the low-priority operation, samples, 1: with it.
   /// Numbers: durations of the call's operation at high priority.
   kFlood,
-  /// arguments: two ranks, bytes, iterations. Numbers of the first: latency of
-  /// a message and time of a stream of such.
-  kPair,
   /// Numbers: the characters of how and why the last operation was done so.
   kExplain,
   /// The call in a program that writes its input and reads its output in every
@@ -54,6 +56,19 @@ constexpr uint64_t kFlagBytes = 128 * 64;
 
 constexpr int kNumMethods = 5;
 extern const char *const kMethodNames[kNumMethods];
+
+/// Concord's rank in this process.
+struct ConcordRank : Backend {
+  concord_context *context = nullptr;
+  concord_comm *world = nullptr;
+};
+/// `flags`: a descriptor of the flags of a host's ranks, or -1 for none; then
+/// kFlag and kContended must not be asked for.
+std::unique_ptr<ConcordRank> makeConcord(const Address &address, int flags,
+                                         Memory memory);
+
+/// Ends the process with the last error's words when a call has failed.
+void check(int32_t status);
 
 /// `arguments`: those of bench::Address, then flags' descriptor and Memory. The
 /// exit code.

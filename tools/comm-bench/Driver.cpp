@@ -33,13 +33,17 @@ static constexpr int kStartSeconds = 60;
 /// Peers may be very slow when ranks outnumber cores.
 static constexpr int kAnswerSeconds = 600;
 
-Driver::Driver(const Options &options) : options(options) {
-  bufferBytes = options.to + 4096 * uint64_t(options.ranks) + (1 << 16);
+uint64_t concord::bench::bufferBytesFor(const Options &options) {
+  uint64_t bytes = options.to + 4096 * uint64_t(options.ranks) + (1 << 16);
   if (options.flood)
-    bufferBytes = std::max(bufferBytes, (uint64_t(64) << 20) + (1 << 17));
+    bytes = std::max(bytes, (uint64_t(64) << 20) + (1 << 17));
   if (options.rotate)
-    bufferBytes = std::max(bufferBytes, kRotation / uint64_t(options.ranks));
-  bufferBytes = (bufferBytes + 4095) / 4096 * 4096;
+    bytes = std::max(bytes, kRotation / uint64_t(options.ranks));
+  return (bytes + 4095) / 4096 * 4096;
+}
+
+Driver::Driver(const Options &options) : options(options) {
+  bufferBytes = bufferBytesFor(options);
 }
 
 Driver::~Driver() {
@@ -302,8 +306,8 @@ Answer Driver::command(size_t index, const Command &command) {
   return answer;
 }
 
-Answer Driver::special(uint32_t what, const Call &call,
-                       std::initializer_list<uint64_t> arguments) {
+Answer Teams::special(uint32_t what, const Call &call,
+                      std::initializer_list<uint64_t> arguments) {
   Command request;
   request.verb = kSpecial;
   request.inPlace = what;

@@ -43,25 +43,48 @@ struct Answer {
   std::vector<std::vector<double>> numbers;
 };
 
-class Driver {
+/// What measures see of the teams: the first is Concord's.
+class Teams {
 public:
-  explicit Driver(const Options &options);
-  ~Driver();
-  Driver(const Driver &) = delete;
+  Teams() = default;
+  virtual ~Teams() = default;
+  Teams(const Teams &) = delete;
 
-  /// Start Concord and every peer of the options; returns when all ranks are
-  /// there.
-  void start();
-  /// Let all teams end. Throws when Concord's job ended badly.
-  void finish();
-
-  Answer command(size_t team, const Command &command);
+  /// Let all end. Throws when Concord's job ended badly.
+  virtual void finish() = 0;
+  virtual Answer command(size_t team, const Command &command) = 0;
   /// A kSpecial command of Concord's.
   Answer special(uint32_t what, const Call &call,
                  std::initializer_list<uint64_t> arguments);
 
   const std::vector<Team> &all() const { return teams; }
+  /// Bytes of each of a rank's two buffers.
   uint64_t capacity() const { return bufferBytes; }
+  /// Names of the hosts and, by rank, which; empty where there is but one.
+  const std::vector<std::string> &hosts() const { return names; }
+  int hostOf(int rank) const { return hostIndex[size_t(rank)]; }
+
+protected:
+  std::vector<Team> teams;
+  uint64_t bufferBytes = 0;
+  std::vector<std::string> names;
+  std::vector<int> hostIndex;
+};
+
+/// What a rank's buffers have to hold.
+uint64_t bufferBytesFor(const Options &options);
+
+/// Starts all ranks on this host.
+class Driver final : public Teams {
+public:
+  explicit Driver(const Options &options);
+  ~Driver() override;
+
+  /// Start Concord and every peer of the options; returns when all ranks are
+  /// there.
+  void start();
+  void finish() override;
+  Answer command(size_t team, const Command &command) override;
 
 private:
   void listen();
@@ -74,9 +97,8 @@ private:
   void checkAlive();
 
   const Options &options;
-  std::vector<Team> teams;
   std::string socketName;
-  uint64_t token = 0, bufferBytes = 0;
+  uint64_t token = 0;
   int listener = -1, flags = -1;
   std::thread job; ///< awaits Concord's ranks
   std::atomic<bool> jobEnded{false};

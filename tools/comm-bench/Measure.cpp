@@ -20,6 +20,10 @@ using namespace concord::bench;
 /// Time of one turn of one team, us.
 static constexpr double kTurn = 2500;
 static constexpr double kBandwidthTurn = 400;
+/// Between hosts: a shaped link lets a burst through at any speed, so a turn
+/// must be long against it.
+static constexpr double kFarTurn = 40'000;
+static constexpr uint64_t kLinkBytes = uint64_t(8) << 20;
 
 double concord::bench::percentile(std::vector<double> values, double part) {
   if (values.empty())
@@ -58,7 +62,7 @@ static double combine(const Answer &answer, int how) {
 
 double Meter::turn(size_t team, Command command) {
   command.verb = kBatch;
-  return combine(driver.command(team, command), options.aggregate);
+  return combine(teams.command(team, command), options.aggregate);
 }
 
 /// Bytes that each rank has to load and store at least (docs/comm-bench.md).
@@ -103,6 +107,92 @@ double Meter::leastFlags(const Row &row) const {
   }
 }
 
+double Meter::leastLinkBytes(const Row &row) const {
+  double s = double(row.bytes), p = options.groupSize, hosts = 0;
+  size_t numHosts = teams.hosts().size();
+  std::vector<double> in(numHosts, 0), out(numHosts, 0);
+  std::map<int, std::vector<int>> groups; // members' hosts
+  for (int r = 0; r < options.ranks; ++r) {
+    int color = 0;
+    splitColor(options.split, r, color);
+    groups[color].push_back(teams.hostOf(r));
+  }
+  for (const auto &[color, members] : groups) {
+    std::vector<double> here(numHosts, 0);
+    for (int host : members)
+      ++here[size_t(host)];
+    hosts = double(numHosts) - double(std::count(here.begin(), here.end(), 0));
+    if (hosts < 2)
+      continue;
+    size_t root = size_t(members[size_t(options.root)]);
+    for (size_t h = 0; h < numHosts; ++h) {
+      if (here[h] == 0)
+        continue;
+      double own = s * here[h] / p, others = s - own;
+      switch (options.kind) {
+      case kAllReduce:
+        in[h] += 2 * s * (hosts - 1) / hosts;
+        break;
+      case kReduceScatter: // the partial sums of others' chunks
+        out[h] += others;
+        in[h] += own;
+        break;
+      case kAllGather:
+        in[h] += others;
+        out[h] += own;
+        break;
+      case kAllToAll:
+        in[h] += here[h] * others;
+        break;
+      case kBroadcast:
+        (h == root ? out : in)[h] += s;
+        break;
+      case kReduce:
+        (h == root ? in : out)[h] += s;
+        break;
+      case kGather:
+        (h == root ? in : out)[h] += h == root ? others : own;
+        break;
+      case kScatter:
+        (h == root ? out : in)[h] += h == root ? others : own;
+        break;
+      default:
+        break;
+      }
+    }
+    if (options.kind == kPermute || options.kind == kSendRecv)
+      for (size_t m = 0; m < members.size(); ++m)
+        if (members[m] != members[(m + 1) % members.size()])
+          out[size_t(members[m])] += s;
+  }
+  return std::max(*std::max_element(in.begin(), in.end()),
+                  *std::max_element(out.begin(), out.end()));
+}
+
+/// Messages of every team between the first ranks of the first two hosts; the
+/// link can do what the best of them has done.
+void Meter::lookAtLink(Row &row) {
+  uint64_t first = 0, second = 0;
+  while (teams.hostOf(int(second)) == teams.hostOf(int(first)))
+    ++second;
+  for (size_t team = 0; team < teams.all().size(); ++team) {
+    auto time = [&](uint64_t bytes, uint64_t iterations) {
+      Command command;
+      command.verb = kMessages;
+      uint64_t arguments[] = {first, second, bytes, iterations};
+      std::copy(arguments, arguments + 4, command.arguments);
+      return teams.command(team, command).numbers[first].at(0);
+    };
+    double latency = time(8, 20);
+    leastLatency = leastLatency ? std::min(leastLatency, latency) : latency;
+    if (!options.linkRate)
+      bestLink =
+          std::max(bestLink, double(kLinkBytes) / time(kLinkBytes, 2) * 1e-3);
+  }
+  row.link = options.linkRate ? options.linkRate * 1e-9 : bestLink;
+  row.latency = leastLatency;
+}
+
 Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   Row row;
   uint64_t size = std::max<uint64_t>(typeSize(dtype), 1);
@@ -110,6 +200,8 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   row.dtype = dtype;
   row.reduction = reduction;
   int kind = options.kind;
+  bool spread = !teams.hosts().empty();
+  const double turnTime = spread ? kFarTurn : kTurn;
   bool divided = wideInput(kind) || wideOutput(kind);
   row.count = bytes / size / (divided ? p : 1);
   row.bytes = row.count * size * (divided ? p : 1);
@@ -128,20 +220,20 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   inPlace.inPlace = 1;
 
   // First right, then fast. And how long it takes, for the length of a turn.
-  size_t numTeams = driver.all().size();
+  size_t numTeams = teams.all().size();
   std::vector<uint64_t> iterations(numTeams, 0);
   std::vector<int64_t> wrong(numTeams, 0);
   for (size_t team = 0; team < numTeams; ++team) {
     Command probe = command;
     probe.verb = options.check ? kCheck : kBatch;
     probe.iterations = 1;
-    Answer answer = driver.command(team, probe);
+    Answer answer = teams.command(team, probe);
     if (!answer.supported)
       continue;
     wrong[team] = answer.wrong;
-    if (team == 0 && options.check) {
+    if (team == 0 && options.check && kind != kSendRecv) {
       probe.inPlace = 1;
-      row.inPlace.wrong = driver.command(team, probe).wrong;
+      row.inPlace.wrong = teams.command(team, probe).wrong;
       probe.inPlace = 0;
     }
     if (options.iterations) {
@@ -150,12 +242,12 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
     }
     double took = turn(team, probe);
     for (int i = 0; i < 2; ++i) {
-      probe.iterations =
-          uint64_t(std::clamp(kTurn / 4 / std::max(took, 0.01), 1.0, 5000.0));
+      probe.iterations = uint64_t(
+          std::clamp(turnTime / 4 / std::max(took, 0.01), 1.0, 5000.0));
       took = turn(team, probe);
     }
     iterations[team] =
-        uint64_t(std::clamp(kTurn / std::max(took, 0.01), 2.0, 20000.0));
+        uint64_t(std::clamp(turnTime / std::max(took, 0.01), 2.0, 20000.0));
   }
 
   std::vector<std::vector<double>> times(numTeams), singles(numTeams);
@@ -172,20 +264,20 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
       batch.iterations = iterations[team];
       batch.arguments[0] =
           options.check && (round == 0 || round + 1 == options.rounds);
-      Answer answer = driver.command(team, batch);
+      Answer answer = teams.command(team, batch);
       wrong[team] += answer.wrong;
       times[team].push_back(combine(answer, options.aggregate));
       if (team == 0) {
         // Of the last round, when it is known what is in the caches.
         row.form.clear();
-        Answer words = driver.special(kExplain, command.call, {});
+        Answer words = teams.special(kExplain, command.call, {});
         for (double c : words.numbers[0])
           row.form += char(c);
       }
       // Single operations, for the percentiles: the clock costs time, too.
       batch.verb = kSingles;
       batch.iterations = std::min<uint64_t>(iterations[team], 400);
-      answer = driver.command(team, batch);
+      answer = teams.command(team, batch);
       for (uint64_t i = 0; i < batch.iterations; ++i) {
         double longest = 0, first = INFINITY;
         for (auto &numbers : answer.numbers) {
@@ -200,9 +292,16 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
       if (team != 0)
         continue;
       inPlace.iterations = iterations[team];
-      inPlaceTimes.push_back(turn(team, inPlace));
+      // A message cannot be received into the memory that it is sent from.
+      if (kind != kSendRecv)
+        inPlaceTimes.push_back(turn(team, inPlace));
+      if (spread) {
+        if (round % 4 == 0)
+          lookAtLink(row);
+        continue;
+      }
       uint64_t half = uint64_t(leastBytes(row) / 2);
-      answer = driver.special(
+      answer = teams.special(
           kBandwidth, command.call,
           {std::max<uint64_t>(half, 64), uint64_t(kBandwidthTurn)});
       for (int method = 0; method < kNumMethods; ++method) {
@@ -219,12 +318,12 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
       }
       if (options.ranks > 1)
         flags.push_back(
-            driver.special(kFlag, command.call, {}).numbers[0].at(0));
+            teams.special(kFlag, command.call, {}).numbers[0].at(0));
     }
   }
 
   auto finish = [&](Timing &timing, std::vector<double> &all) {
-    timing.time = median(all);
+    timing.time = all.empty() ? NAN : median(all);
     double s = double(row.bytes), n = double(p);
     timing.algorithmBandwidth = s / timing.time * 1e-3;
     double factor = 1;
@@ -253,19 +352,26 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
     if (flag < 20) // else the two ranks never ran at the same time
       leastFlag = leastFlag ? std::min(leastFlag, flag) : flag;
   row.flag = leastFlag;
+  if (spread) {
+    row.bound =
+        row.latency * leastFlags(row) + leastLinkBytes(row) / row.link * 1e-3;
+    row.efficiency = row.bound / row.outOfPlace.time;
+  }
   auto bound = [&](double bandwidth) {
     return leastFlags(row) * row.flag +
            (kind == kBarrier ? 0 : leastBytes(row) / bandwidth * 1e-3);
   };
-  row.bound = bound(best);
-  // Where noise has hit the memory's turns alone, the best that was seen of it
-  // decides.
-  if (row.bound > row.outOfPlace.time)
-    row.bound = std::min(row.bound, bound(bestBandwidth));
-  row.efficiency = row.bound / row.outOfPlace.time;
+  if (!spread) {
+    row.bound = bound(best);
+    // Where noise has hit the memory's turns alone, the best that was seen of
+    // it decides.
+    if (row.bound > row.outOfPlace.time)
+      row.bound = std::min(row.bound, bound(bestBandwidth));
+    row.efficiency = row.bound / row.outOfPlace.time;
+  }
   for (size_t team = 1; team < numTeams; ++team) {
     PeerTiming peer;
-    peer.name = driver.all()[team].name;
+    peer.name = teams.all()[team].name;
     peer.supported = iterations[team] != 0;
     if (peer.supported) {
       finish(peer, times[team]);
@@ -298,7 +404,7 @@ FloodResult Meter::flood() {
                (divided ? uint64_t(options.ranks) : 1);
   uint64_t low = uint64_t(64) << 20;
   auto slowest = [&](bool flooded, uint64_t samples) {
-    Answer answer = driver.special(kFlood, call, {low, samples, flooded});
+    Answer answer = teams.special(kFlood, call, {low, samples, flooded});
     std::vector<double> result;
     // From the last rank's begin to the last rank's end, on the host's clock:
     // that a rank is still busy elsewhere is not the operation's time.
@@ -352,9 +458,15 @@ void Meter::pairs(uint64_t bytes, std::vector<std::vector<double>> &latency,
     for (size_t j = i + 1; j < n; ++j) {
       std::vector<double> latencies, times;
       for (int round = 0; round < options.rounds; ++round) {
-        Answer answer = driver.special(kPair, Call(), {i, j, bytes, 20});
-        latencies.push_back(answer.numbers[i].at(0));
-        times.push_back(answer.numbers[i].at(1));
+        Command command;
+        command.verb = kMessages;
+        auto half = [&](uint64_t length, uint64_t iterations) {
+          uint64_t arguments[] = {i, j, length, iterations};
+          std::copy(arguments, arguments + 4, command.arguments);
+          return teams.command(0, command).numbers[i].at(0);
+        };
+        latencies.push_back(half(8, 1000));
+        times.push_back(half(bytes, 20));
       }
       latency[i][j] = latency[j][i] = median(latencies);
       time[i][j] = time[j][i] = median(times);

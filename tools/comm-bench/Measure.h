@@ -41,6 +41,7 @@ struct Row {
   double bound = 0;                   ///< us
   double bandwidth[kNumMethods] = {}; ///< GB/s per rank, all at once
   double flag = 0;                    ///< us
+  double link = 0, latency = 0;       ///< between hosts: GB/s, us of a message
   std::vector<PeerTiming> peers;
   std::string form; ///< how rank 0 did it, and why
 };
@@ -52,8 +53,8 @@ struct FloodResult {
 
 class Meter {
 public:
-  Meter(const Options &options, Driver &driver)
-      : options(options), driver(driver) {}
+  Meter(const Options &options, Teams &teams)
+      : options(options), teams(teams) {}
 
   Row measure(uint64_t bytes, int32_t dtype, int32_t reduction);
   FloodResult flood();
@@ -66,10 +67,15 @@ private:
   Row once(uint64_t bytes, int32_t dtype, int32_t reduction);
   double leastBytes(const Row &row) const;
   double leastFlags(const Row &row) const;
+  /// Bytes that at least one host must send, or receive.
+  double leastLinkBytes(const Row &row) const;
+  /// Time the link between the first two hosts.
+  void lookAtLink(Row &row);
 
   const Options &options;
-  Driver &driver;
+  Teams &teams;
   double leastFlag = 0;
+  double bestLink = 0, leastLatency = 0;
 };
 
 double median(std::vector<double> values);

@@ -24,15 +24,19 @@ using namespace concord::bench;
 
 static const char kHelp[] =
     "usage: comm-bench OPERATION [options]\n"
-    "       comm-bench --calibrate FILE [-n RANKS]\n\n"
-    "Starts N ranks on this host and measures one collective operation, with\n"
-    "the flags, columns and bandwidth formulas of nccl-tests. One deviation:\n"
-    "-n is the number of ranks, --iters the iterations. The spellings of\n"
-    "hccl_test are understood, too: all_reduce_test -p RANKS -n ITERATIONS,\n"
-    "-d fp32|fp16|bfp16|...\n\n"
+    "       comm-bench --calibrate FILE [-n RANKS]\n"
+    "       mpirun -n RANKS --host A,B comm-bench OPERATION [options]\n\n"
+    "Starts N ranks on this host, or is started once per rank by mpirun, and\n"
+    "measures one collective operation, with the flags, columns and bandwidth\n"
+    "formulas of nccl-tests. One deviation: -n is the number of ranks, "
+    "--iters\n"
+    "the iterations. The spellings of hccl_test are understood, too:\n"
+    "all_reduce_test -p RANKS -n ITERATIONS, -d fp32|fp16|bfp16|...\n\n"
     "OPERATION is one of all_reduce, all_gather, reduce_scatter, all_to_all,\n"
-    "broadcast, reduce, gather, scatter, permute (to the next rank), barrier;\n"
-    "allreduce, alltoall, ... and the ending _perf or _test are understood.\n\n"
+    "broadcast, reduce, gather, scatter, permute (to the next rank), "
+    "send_recv\n"
+    "(the same by messages), barrier; allreduce, alltoall, ... and the ending\n"
+    "_perf or _test are understood.\n\n"
     "  -n, --ranks N       number of ranks (2)\n"
     "  -p, --npus N        the same; -n is then the number of iterations\n"
     "  -g N, -t N          of nccl-tests: their product is the number of "
@@ -79,6 +83,9 @@ static const char kHelp[] =
     "pairs\n"
     "      --skew          how much later than the first each rank arrives\n"
     "      --explain       how each row was done, and why\n"
+    "      --link RATE     the rate of the link between hosts, as in 1gbit; "
+    "without\n"
+    "                      it, the best that messages have reached in the run\n"
     "      --calibrate FILE  measure what the cost model needs and write it\n"
     "  -J, --json FILE     also write the rows as JSON\n"
     "      --baseline FILE compare with the rows of a former -J FILE\n"
@@ -93,10 +100,15 @@ static const char kHelp[] =
     "at\n"
     "once with the same footprint, divided by the time. Above 1.05 it is a\n"
     "measurement error and the run fails.\n\n"
+    "Between hosts eff is against the least bytes that have to enter or leave "
+    "a\n"
+    "host at the bandwidth of the link, and one message's latency.\n\n"
     "Exit codes: 0, 1 wrong elements, a failed rank or a measurement error, 2\n"
     "bad usage or a peer that is not installed.\n";
 
 const char *concord::bench::kindText(int32_t kind) {
+  if (kind == kSendRecv)
+    return "send_recv";
   switch (kind) {
 #define X(name, number, text)                                                  \
   case number:                                                                 \
@@ -146,7 +158,7 @@ static std::string operationName(std::string name) {
                                          {"allgather", "all_gather"},
                                          {"reducescatter", "reduce_scatter"},
                                          {"alltoall", "all_to_all"},
-                                         {"sendrecv", "permute"}};
+                                         {"sendrecv", "send_recv"}};
   for (const auto &[other, own] : kSame)
     if (name == other)
       return own;
@@ -185,6 +197,23 @@ static bool parseSize(const char *text, uint64_t &value) {
   return *end == 0 && value <= uint64_t(16) << 30;
 }
 
+/// Bits per second, as tc writes them: 1gbit, 200mbit.
+static bool parseRate(const char *text, double &bytes) {
+  char *end;
+  double number = std::strtod(text, &end);
+  static const struct {
+    const char *unit;
+    double factor;
+  } kUnits[] = {
+      {"bit", 1}, {"kbit", 1e3}, {"mbit", 1e6}, {"gbit", 1e9}, {"tbit", 1e12}};
+  for (const auto &[unit, factor] : kUnits)
+    if (end != text && number > 0 && std::string(end) == unit) {
+      bytes = number * factor / 8;
+      return true;
+    }
+  return false;
+}
+
 bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                   int &code) {
   static const option kLong[] = {{"ranks", 1, nullptr, 'n'},
@@ -220,15 +249,19 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"plot", 1, nullptr, 10},
                                  {"explain", 0, nullptr, 11},
                                  {"calibrate", 1, nullptr, 12},
+                                 {"link", 1, nullptr, 13},
                                  {"json", 1, nullptr, 'J'},
                                  {"help", 0, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
   int number = 0, npus = 0, perThread = 1;
   code = 2;
   auto bad = [&](const char *what, const char *value) {
-    std::fprintf(stderr, "comm-bench: %s '%s'; see --help\n", what, value);
+    if (!options.quiet)
+      std::fprintf(stderr, "comm-bench: %s '%s'; see --help\n", what, value);
     return false;
   };
+  if (options.quiet)
+    opterr = 0;
   for (int c; (c = getopt_long(argc, argv,
                                "n:p:g:t:b:e:i:f:o:d:r:w:a:c:R:J:z:m:G:C:N:T:h",
                                kLong, nullptr)) != -1;) {
@@ -331,6 +364,14 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       for (size_t at = 0; at <= value.size();) {
         size_t end = std::min(value.find(',', at), value.size());
         std::string name = value.substr(at, end - at);
+        if (options.launched && name == "mpi")
+          name = options.launcher;
+        if (options.launched && name != options.launcher)
+          return bad(("the ranks were started by the mpirun of " +
+                      options.launcher +
+                      ", so no other library can be the peer:")
+                         .c_str(),
+                     name.c_str());
         if (!knownPeer(name))
           return bad(("unknown peer (there are " + peerNames() + "):").c_str(),
                      name.c_str());
@@ -364,6 +405,9 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     case 12:
       options.calibrateFile = value;
       break;
+    case 13:
+      good = parseRate(value.c_str(), options.linkRate);
+      break;
     case 10:
       options.plotFile = value;
       break;
@@ -374,7 +418,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       options.jsonFile = value;
       break;
     case 'h':
-      std::fputs(kHelp, stdout);
+      if (!options.quiet)
+        std::fputs(kHelp, stdout);
       code = 0;
       return false;
     default:
@@ -408,13 +453,29 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
   } else if (perThread > 1) {
     options.ranks = perThread;
   }
+  if (options.launched) {
+    if ((npus || number || perThread > 1) && options.ranks != options.launched)
+      return bad(("the launcher has started " +
+                  std::to_string(options.launched) + " ranks, not")
+                     .c_str(),
+                 std::to_string(options.ranks).c_str());
+    options.ranks = options.launched;
+    for (const auto &[name, given] : {std::pair("--flood", options.flood),
+                                      {"--skew", options.skew},
+                                      {"--calibrate", calibrating}})
+      if (given)
+        return bad("ranks that a launcher has started may have different "
+                   "clocks; without it there is",
+                   name);
+  } else if (options.linkRate > 0) {
+    return bad("there is no link between the ranks of one host:", "--link");
+  }
   if (options.ranks > 64)
     return bad("a job has 1 to 64 ranks on one host, not",
                std::to_string(options.ranks).c_str());
   std::string operation = operationName(argv[optind]);
   for (int kind = CONCORD_KIND_ALL_REDUCE; kind <= CONCORD_KIND_BARRIER; ++kind)
-    if (operation == kindText(kind) && kind != CONCORD_KIND_SEND &&
-        kind != CONCORD_KIND_RECV)
+    if (operation == kindText(kind) && kind != CONCORD_KIND_RECV)
       options.kind = kind;
   if (!options.kind)
     return bad("unknown operation", argv[optind]);

@@ -41,6 +41,12 @@ struct Options {
   std::string split; ///< "MOD 2": a communicator per group
   bool flood = false, pairs = false, skew = false, explain = false;
   std::string jsonFile, baselineFile, plotFile, calibrateFile;
+  double linkRate = 0; ///< bytes per second of the link between hosts; 0: found
+  /// Set before parsing where a launcher has started comm-bench once per rank:
+  /// the word of its MPI, the number of ranks, and whether to say nothing.
+  std::string launcher;
+  int launched = 0;
+  bool quiet = false;
 };
 
 /// Parse; prints and returns false when the program should end with `code`.

@@ -150,7 +150,7 @@ std::string concord::bench::peerNames() {
   return names;
 }
 
-std::string concord::bench::peerProgram(const std::string &name) {
+static std::string buildPeer(const std::string &name, bool module) {
   const Peer &peer = *find(name);
   std::string missing;
   for (const char *program : {peer.launcher, peer.compiler})
@@ -173,7 +173,8 @@ std::string concord::bench::peerProgram(const std::string &name) {
     hash = (hash ^ uint8_t(c)) * 0x100000001b3;
   char hex[24];
   std::snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
-  fs::path folder = cacheFolder(), program = folder / (name + "-" + hex);
+  fs::path folder = cacheFolder();
+  fs::path program = folder / (name + "-" + hex + (module ? ".so" : ""));
   if (fs::exists(program))
     return program.string();
   std::string pattern = (folder / "compile-XXXXXX").string();
@@ -191,6 +192,9 @@ std::string concord::bench::peerProgram(const std::string &name) {
                                         "-o",
                                         (place / "program").string(),
                                         (place / peer.source).string()};
+  if (module)
+    arguments.insert(arguments.end(),
+                     {"-shared", "-fPIC", "-DCONCORD_BENCH_MODULE"});
   if (!root.empty())
     arguments.insert(arguments.end(),
                      {"-I" + root + "/include", "-L" + root + "/lib"});
@@ -211,6 +215,13 @@ std::string concord::bench::peerProgram(const std::string &name) {
   fs::rename(place / "program", program);
   fs::remove_all(place);
   return program.string();
+}
+
+std::string concord::bench::peerProgram(const std::string &name) {
+  return buildPeer(name, false);
+}
+std::string concord::bench::peerModule(const std::string &name) {
+  return buildPeer(name, true);
 }
 
 std::vector<std::vector<std::string>>

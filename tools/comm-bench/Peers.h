@@ -25,6 +25,8 @@ std::string peerNames();
 /// The peer's program, compiled into the cache if it is not there. Throws
 /// Failure that says what to install.
 std::string peerProgram(const std::string &name);
+/// The same as a module for a comm-bench that mpirun has started.
+std::string peerModule(const std::string &name);
 
 /// The command lines that start `ranks` ranks of it; `address` is what each has
 /// to get.

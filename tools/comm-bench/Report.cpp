@@ -37,14 +37,24 @@ static std::string number(double value) {
   return format(value < 10 ? "%.3f" : value < 1000 ? "%.2f" : "%.0f", value);
 }
 
-void concord::bench::printHead(const Options &options, const Driver &driver) {
+void concord::bench::printHead(const Options &options, const Teams &teams) {
   static const char *const kMemory[] = {"of malloc", "of malloc, registered",
                                         "in the symmetric heap"};
   std::printf("# comm-bench %s: %d ranks%s%s, buffers %s, %s\n",
               kindText(options.kind), options.ranks,
               options.split.empty() ? "" : ", split ", options.split.c_str(),
               kMemory[options.memory], options.rotate ? "rotating" : "reused");
-  for (const Team &team : driver.all())
+  if (!teams.hosts().empty()) {
+    std::string text;
+    for (size_t h = 0; h < teams.hosts().size(); ++h) {
+      int count = 0;
+      for (int r = 0; r < options.ranks; ++r)
+        count += teams.hostOf(r) == int(h);
+      text += (h ? ", " : "") + teams.hosts()[h] + " " + std::to_string(count);
+    }
+    std::printf("# %zu hosts: %s\n", teams.hosts().size(), text.c_str());
+  }
+  for (const Team &team : teams.all())
     if (team.name != "concord")
       std::printf("# peer %s: %s, in turns\n", team.name.c_str(),
                   team.version.c_str());
@@ -77,10 +87,12 @@ void concord::bench::printRow(const Options &options, const Row &row) {
                  ? options.root
                  : -1);
   for (const Timing *timing : {&row.outOfPlace, &row.inPlace})
-    line +=
-        format("  %8s %8.2f %8.2f %6s", number(timing->time).c_str(),
-               timing->algorithmBandwidth, timing->busBandwidth,
-               options.check ? std::to_string(timing->wrong).c_str() : "N/A");
+    line += timing->time == timing->time
+                ? format("  %8s %8.3f %8.3f %6s", number(timing->time).c_str(),
+                         timing->algorithmBandwidth, timing->busBandwidth,
+                         options.check ? std::to_string(timing->wrong).c_str()
+                                       : "N/A")
+                : format("  %8s %8s %8s %6s", "-", "-", "-", "-");
   line += format("  %8s %8s %5.2f", number(row.outOfPlace.p50).c_str(),
                  number(row.outOfPlace.p99).c_str(), row.efficiency);
   for (const PeerTiming &peer : row.peers)
@@ -106,7 +118,15 @@ void concord::bench::printFoot(const Options &options,
   double sum = 0;
   for (const Row &row : rows)
     sum += row.outOfPlace.busBandwidth;
-  if (options.kind != kBarrier) {
+  bool spread = !rows.empty() && rows[0].link > 0;
+  if (spread) {
+    std::printf("#\n# link between hosts, GB/s of one direction%s, and a "
+                "message of 8 B:\n# %10s %8s %10s\n",
+                options.linkRate ? " (--link)" : "", "size", "GB/s", "us");
+    for (const Row &row : rows)
+      std::printf("# %10llu %8.3f %10.2f\n", (unsigned long long)row.bytes,
+                  row.link, row.latency);
+  } else if (options.kind != kBarrier) {
     std::printf("#\n# memory, GB/s loaded and stored per rank, all ranks at "
                 "once, same footprint:\n# %10s",
                 "size");
@@ -166,6 +186,12 @@ std::string concord::bench::jsonRows(const Options &options,
         {"peers", peers}};
     if (!options.split.empty())
       entry["split"] = options.split;
+    if (row.link > 0) {
+      entry.erase("memory_gbs");
+      entry.erase("flag_us");
+      entry["link_gbs"] = round(row.link);
+      entry["latency_us"] = round(row.latency);
+    }
     if (options.skew)
       entry["skew_us"] = {{"p50", timing.skewMedian}, {"p99", timing.skewP99}};
     all.push_back(entry);
@@ -213,8 +239,7 @@ void concord::bench::printBaseline(const Options &options,
   }
 }
 
-std::string concord::bench::drawSvg(const Options &options,
-                                    const Driver &driver,
+std::string concord::bench::drawSvg(const Options &options, const Teams &teams,
                                     const std::vector<Row> &rows) {
   // Logarithmic axes: bytes to the right, microseconds upwards.
   constexpr double kWidth = 760, kHeight = 460, kLeft = 70, kRight = 150,
@@ -226,7 +251,7 @@ std::string concord::bench::drawSvg(const Options &options,
     const PeerTiming &peer = row.peers[team - 1];
     return peer.supported ? peer.time : 0.0;
   };
-  size_t numTeams = driver.all().size();
+  size_t numTeams = teams.all().size();
   for (const Row &row : rows) {
     x0 = std::min(x0, double(std::max<uint64_t>(row.bytes, 1)));
     x1 = std::max(x1, double(std::max<uint64_t>(row.bytes, 1)));
@@ -298,7 +323,7 @@ std::string concord::bench::drawSvg(const Options &options,
   };
   for (size_t team = 0; team < numTeams; ++team)
     line([&](const Row &row) { return series(team, row); }, kColors[team % 5],
-         "none", driver.all()[team].name, team);
+         "none", teams.all()[team].name, team);
   line([](const Row &row) { return row.bound; }, "#777", "4 3", "bound",
        numTeams);
   return svg + "</svg>\n";

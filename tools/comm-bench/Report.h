@@ -16,7 +16,7 @@
 
 namespace concord::bench {
 
-void printHead(const Options &options, const Driver &driver);
+void printHead(const Options &options, const Teams &teams);
 void printRow(const Options &options, const Row &row);
 /// Bandwidths behind the efficiencies, closing line, what went wrong.
 void printFoot(const Options &options, const std::vector<Row> &rows);
@@ -24,7 +24,7 @@ void printFoot(const Options &options, const std::vector<Row> &rows);
 std::string jsonRows(const Options &options, const std::vector<Row> &rows);
 /// Rows of a former run beside these. Throws Failure.
 void printBaseline(const Options &options, const std::vector<Row> &rows);
-std::string drawSvg(const Options &options, const Driver &driver,
+std::string drawSvg(const Options &options, const Teams &teams,
                     const std::vector<Row> &rows);
 /// Throws Failure.
 void writeFile(const std::string &path, const std::string &text);

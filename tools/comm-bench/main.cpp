@@ -14,8 +14,12 @@
 //===----------------------------------------------------------------------===//
 
 #include "Calibrate.h"
+#include "Member.h"
 #include "Peers.h"
 #include "Report.h"
+
+#include "bootstrap/Launcher.h"
+#include "diagnosis/Error.h"
 
 #include <csignal>
 
@@ -88,8 +92,8 @@ static void runPairs(const Options &options, Meter &meter) {
     writeFile(options.jsonFile, "{\"rows\":[\n" + rows + "\n]}\n");
 }
 
-static int runTable(const Options &options, Driver &driver, Meter &meter) {
-  printHead(options, driver);
+static int runTable(const Options &options, Teams &teams, Meter &meter) {
+  printHead(options, teams);
   std::vector<Row> rows;
   int code = 0;
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle)
@@ -113,8 +117,9 @@ static int runTable(const Options &options, Driver &driver, Meter &meter) {
           if (row.efficiency > 1.05) {
             std::fprintf(stderr,
                          "comm-bench: %llu B: measurement error: efficiency "
-                         "%.2f, the time is below what the memory can do\n",
-                         (unsigned long long)row.bytes, row.efficiency);
+                         "%.2f, the time is below what the %s can do\n",
+                         (unsigned long long)row.bytes, row.efficiency,
+                         row.link > 0 ? "link" : "memory");
             wrong = true;
           }
           if (wrong)
@@ -130,13 +135,64 @@ static int runTable(const Options &options, Driver &driver, Meter &meter) {
   if (!options.jsonFile.empty())
     writeFile(options.jsonFile, jsonRows(options, rows));
   if (!options.plotFile.empty())
-    writeFile(options.plotFile, drawSvg(options, driver, rows));
+    writeFile(options.plotFile, drawSvg(options, teams, rows));
   if (!options.baselineFile.empty())
     printBaseline(options, rows);
   return code;
 }
 
+/// mpirun has started this once per rank.
+static int runMember(int argc, char **argv,
+                     const concord::rt::LaunchedRank &launched) {
+  Options options;
+  options.launched = launched.world;
+  options.quiet = launched.rank != 0;
+  options.launcher = launched.launcher;
+  if (const char *library = std::getenv("CONCORD_MPI");
+      library && *library && std::strcmp(library, "auto") != 0)
+    options.launcher = library;
+  int code = 0;
+  if (!parseOptions(argc, argv, options, code))
+    return code;
+  concord_context *context = nullptr;
+  code = 2; // until the peers are there
+  try {
+    Members members(options);
+    context = members.context();
+    code = 1;
+    if (members.rank() != 0) {
+      members.serve();
+      return 0;
+    }
+    Meter meter(options, members);
+    if (options.linkRate > 0 && members.hosts().empty())
+      std::fprintf(stderr,
+                   "comm-bench: all ranks are on one host, so --link is "
+                   "not used\n");
+    int wrong = 0;
+    if (options.pairs)
+      runPairs(options, meter);
+    else
+      wrong = runTable(options, members, meter);
+    members.finish();
+    return wrong;
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "comm-bench: %s\n", error.what());
+    if (context)
+      concord_context_abort(context, error.what());
+    std::_Exit(code);
+  }
+}
+
 int main(int argc, char **argv) {
+  try {
+    if (auto launched = concord::rt::launchedHere();
+        launched && launched->world > 1)
+      return runMember(argc, argv, *launched);
+  } catch (const concord::rt::Error &error) {
+    std::fprintf(stderr, "comm-bench: %s\n", error.what());
+    return 2;
+  }
   if (argc >= 2 && std::strcmp(argv[1], "--rank") == 0)
     return argc == 2 + Address::kArguments + 2 ? runConcordRank(argv + 2) : 2;
   Options options;

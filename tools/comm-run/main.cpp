@@ -144,13 +144,8 @@ std::vector<OutputReport> takeOutputs(const Options &options, const Job &job,
 /// mpirun, srun or torchrun may have started comm-run, once per rank: then it
 /// starts no others. CONCORD_LAUNCHER=concord says that it shall.
 std::optional<rt::LaunchedRank> startedAsRank() {
-  const char *chosen = std::getenv("CONCORD_LAUNCHER");
-  std::string launcher = chosen && *chosen ? chosen : "auto";
-  if (launcher == "concord")
-    return std::nullopt;
   try {
-    std::optional<rt::LaunchedRank> found =
-        rt::findLauncher(launcher, ::getenv, rt::startingProcess);
+    std::optional<rt::LaunchedRank> found = rt::launchedHere();
     return found && found->world > 1 ? found : std::nullopt;
   } catch (const rt::Error &error) {
     throw Error(error.text);

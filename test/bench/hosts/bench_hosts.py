@@ -1,0 +1,86 @@
+# Part of the Concord project, under the Apache License v2.0 with LLVM
+# Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""./run bench hosts: comm-bench between two hosts with a link of known rate.
+
+The hosts are network namespaces joined by a shaped veth pair (test/hosts/netns.sh), two
+ranks on each, started by mpirun of Open MPI; plain MPI of the same library takes turns
+with Concord in the same processes. Efficiency is against the link: the least bytes that a
+host has to send or receive at the rate that the shaper was given, and one message's
+latency (docs/comm-bench.md). Root only; leaves nothing behind.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+NETNS = ROOT / "test/hosts/netns.sh"
+BENCH = ROOT / "build/bin/comm-bench"
+RATE = "1gbit"
+KIB, MIB = 1 << 10, 1 << 20
+# Operation, floor of efficiency from 1 MiB, floor of the ratio to plain MPI from 64 KiB.
+FLOORS = [("all_reduce", 0.8, 1), ("reduce_scatter", 0.8, 1), ("all_gather", 0.8, 1),
+          ("all_to_all", 0.8, 1), ("send_recv", 0.8, 1)]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./run bench hosts")
+    parser.add_argument("-J", "--json")
+    parser.add_argument("--quick", action="store_true", help="two sizes, fewer turns")
+    parser.add_argument("--library", default="openmpi", choices=["openmpi", "mpich"])
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        print("bench hosts: makes network namespaces, which needs root", file=sys.stderr)
+        return 2
+    if not shutil.which(f"mpirun.{options.library}"):
+        print(f"bench hosts: needs {options.library}: apt install openmpi-bin libopenmpi-dev "
+              "mpich libmpich-dev", file=sys.stderr)
+        return 2
+    name = f"ccb{os.getpid() % 100000}"
+    results, failed = [], 0
+    began = time.monotonic()
+    sizes = ["-b", "64K", "-e", "4M", "-f", "64" if options.quick else "8",
+             "--rounds", "3" if options.quick else "5"]
+    try:
+        subprocess.run([NETNS, "up", name, RATE], check=True)
+        for op, efficiency, ratio in FLOORS:
+            with tempfile.TemporaryDirectory(prefix="concord-bench-") as folder:
+                rows = pathlib.Path(folder) / "rows.json"
+                command = [NETNS, "mpirun", options.library, name, "4", BENCH, op, *sizes,
+                           "--peer", "mpi", "--link", RATE, "-J", rows]
+                code = subprocess.run(command, check=False).returncode
+                if code != 0 or not rows.exists():
+                    print(f"bench hosts: {op} ended with {code}")
+                    failed += 1
+                    continue
+                rows = json.loads(rows.read_text())["rows"]
+            least = min((row["eff"], row["bytes"]) for row in rows if row["bytes"] >= MIB)
+            results.append((f"{op}, efficiency of the link from 1 MiB", *least, efficiency,
+                            "efficiency"))
+            least = min((row["peers"][options.library]["ratio"], row["bytes"])
+                        for row in rows)
+            results.append((f"{op}, plain {options.library} / Concord, least", *least, ratio,
+                            "ratio"))
+    finally:
+        subprocess.run([NETNS, "down", name], check=False)
+    print()
+    for what, value, where, floor, unit in results:
+        print(f"{'ok  ' if value >= floor else 'MISS'} {what}: {value:.2f} >= {floor:.2f} "
+              f"{unit} (at {where // KIB} KiB)")
+    missed = sum(value < floor for _, value, _, floor, _ in results)
+    print(f"{len(results)} floors, {missed} missed, {time.monotonic() - began:.0f} s")
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps({"rows": [
+            {"name": what, "value": value, "unit": unit, "floor": floor, "ok": value >= floor,
+             "bytes": where} for what, value, where, floor, unit in results]}, indent=1) + "\n")
+    return 1 if failed or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
