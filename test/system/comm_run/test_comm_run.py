@@ -3,6 +3,7 @@
 """comm-run on a program that runs: inputs, outputs, checks, timing, traces."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -179,3 +180,39 @@ def test_answers(comm_run):
     assert "CONCORD_CACHE_DIR" in table
     assert any("CONCORD_TIMEOUT" in line and "7" in line
                for line in table.splitlines())
+
+
+def srun(comm_run, ranks, *arguments, nodes=1, job="4711", **env):
+    """The command as srun would start it once per rank, without an srun."""
+    processes = [
+        comm_run.start(*arguments, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank),
+                       SLURM_STEP_NUM_TASKS=str(ranks), SLURM_STEP_NUM_NODES=str(nodes),
+                       SLURM_JOB_ID=f"{job}.{os.getpid()}", SLURM_STEP_ID="0",
+                       CONCORD_CONNECT_TIMEOUT="30", **env)
+        for rank in range(ranks)]
+    return [(*process.communicate(timeout=120), process.returncode)
+            for process in processes]
+
+
+def test_srun_starts_the_ranks(comm_run, tmp_path):
+    inputs = fixture_inputs(2)
+    done = srun(comm_run, 2, fixture(2), *input_options(tmp_path, inputs),
+                "--output-dir", tmp_path / "out")
+    assert [code for _, _, code in done] == [0, 0], done
+    got, want = outputs_of(tmp_path / "out", 2), fixture_outputs(inputs, 2)
+    np.testing.assert_array_equal(got["sum"], want["sum"])
+    # One speaks for both.
+    assert "output sum" in done[0][0] and "output sum" not in done[1][0]
+
+
+def test_srun_with_another_number_of_ranks_is_refused(comm_run):
+    done = srun(comm_run, 3, fixture(2))
+    assert all(code == 2 for _, _, code in done), done
+    assert "compiled for 2 ranks, but slurm started 3" in done[0][1]
+
+
+def test_srun_over_nodes_without_a_library_is_refused(comm_run):
+    """Nothing says which MPI srun's processes can reach each other with."""
+    done = srun(comm_run, 2, fixture(2), nodes=2)
+    assert all(code != 0 for _, _, code in done), done
+    assert "set CONCORD_MPI=openmpi or mpich" in done[0][1] + done[1][1], done

@@ -13,7 +13,7 @@
 //                out of place, heap and foreign memory, against a reference
 //   messages     send, recv and batches, in both directions
 //   comms        split, groups, priorities, streams, many communicators
-//   bits [direct] all_reduce of reals: the bits of a sum in the documented order
+//   bits [direct]  all_reduce of reals: the bits of a sum, in its order
 //   allocations  a step allocates nothing after the first
 //   mismatch     ranks of different hosts issue different things
 //   death RANK   that rank kills itself; the others must be told who it was
@@ -424,8 +424,8 @@ std::vector<int> hostsOfRanks() {
 }
 
 /// Sums of reals depend on the order. It is that of the group where it goes in
-/// the headers, or direct; else that of the group within a host, and then that of
-/// the hosts' first members. All members must have the same bits.
+/// the headers, or direct; else that of the group within a host, and then that
+/// of the hosts' first members. All members must have the same bits.
 void bitsOf(concord_comm *comm, const std::vector<int> &order, bool direct) {
   std::vector<int> hosts = hostsOfRanks();
   for (uint64_t n : {3, 700, 50'000, 900'001}) {
