@@ -32,23 +32,49 @@ static_assert(kUpdateOperands == CONCORD_FUSED_MAX_OPERANDS);
 
 struct Instruction {
   UpdateCode code;
+  UpdateFirst first = UpdateFirst::Add; ///< of Chain
+  UpdateThen then = UpdateThen::Nothing;
   GemmType type = GemmType::F32; ///< of Round
-  size_t a = 0, b = 0;           ///< values
+  size_t operands = 0;
+  size_t values[3] = {}; ///< a, b, c
   float value = 0;
+  bool inlined = false; ///< done by its only user
 };
 
 struct Name {
   std::string_view text;
+  size_t operands;
   UpdateCode code;
-  int operands;
+  UpdateFirst first = UpdateFirst::Add;
 };
 constexpr Name kNames[] = {
-    {"add", UpdateCode::Add, 2},   {"sub", UpdateCode::Sub, 2},
-    {"mul", UpdateCode::Mul, 2},   {"div", UpdateCode::Div, 2},
-    {"neg", UpdateCode::Neg, 1},   {"abs", UpdateCode::Abs, 1},
-    {"sqrt", UpdateCode::Sqrt, 1}, {"max", UpdateCode::Max, 2},
-    {"min", UpdateCode::Min, 2},
+    {"add", 2, UpdateCode::Chain, UpdateFirst::Add},
+    {"sub", 2, UpdateCode::Chain, UpdateFirst::Sub},
+    {"mul", 2, UpdateCode::Chain, UpdateFirst::Mul},
+    {"div", 2, UpdateCode::Chain, UpdateFirst::Div},
+    {"sqrt", 1, UpdateCode::Chain, UpdateFirst::Sqrt},
+    {"neg", 1, UpdateCode::Neg},
+    {"abs", 1, UpdateCode::Abs},
+    {"max", 2, UpdateCode::Max},
+    {"min", 2, UpdateCode::Min},
 };
+
+/// What an operation is whose left, or right, operand is at hand already.
+UpdateThen thenOf(UpdateFirst first, bool right) {
+  switch (first) {
+  case UpdateFirst::Add:
+    return UpdateThen::Add;
+  case UpdateFirst::Sub:
+    return right ? UpdateThen::SubFrom : UpdateThen::Sub;
+  case UpdateFirst::Mul:
+    return UpdateThen::Mul;
+  case UpdateFirst::Div:
+    return right ? UpdateThen::DivInto : UpdateThen::Div;
+  case UpdateFirst::Sqrt:
+    break;
+  }
+  return UpdateThen::Nothing;
+}
 
 /// f32, f16 or bf16, with the key named otherwise.
 GemmType narrowType(const Description &d, const char *key, DType type) {
@@ -118,7 +144,10 @@ public:
     for (int64_t r : results)
       if (r < 0 || size_t(r) >= 1 + inputs.size() + program.size())
         d.fail("results", "names no value");
+    chain(program, 1 + inputs.size(), results);
     schedule(program, inputs, single, outputs, results);
+    if (strips > kMostStrips)
+      d.unsupported("program", "has too many values");
 
     int64_t each = std::max<int64_t>(
         kUpdateStrip, kPartBytes / int64_t(es) / kUpdateStrip * kUpdateStrip);
@@ -141,6 +170,7 @@ public:
     shape.count = std::min(share - first, partElements);
     shape.steps = steps.data();
     shape.numSteps = int(steps.size());
+    shape.once = once;
     shape.members = shape.targets = members;
     shape.me = int(s.me);
     shape.stream = s.stream != 0;
@@ -158,6 +188,13 @@ public:
     for (uint32_t i = 0; i < info.num_operands; ++i)
       o.operands[i] =
           static_cast<char *>(s.pointers[i]) + first * int64_t(elementBytes[i]);
+    for (uint32_t i = 1; i < numInputs; ++i)
+      for (uint32_t out = numInputs; out < info.num_operands; ++out) {
+        const char *a = static_cast<const char *>(s.pointers[i]);
+        const char *b = static_cast<const char *>(s.pointers[out]);
+        shape.inPlace |=
+            a < b + info.operand_bytes[out] && b < a + info.operand_bytes[i];
+      }
     Poller poller;
     table.run(shape, o, s.workspace, poller);
     return kOk;
@@ -204,7 +241,8 @@ private:
         if (to != "bf16" && to != "f16")
           d.fail("program", "rounds to bf16 or f16");
         instruction.type = to == "f16" ? GemmType::F16 : GemmType::BF16;
-        value(instruction.a);
+        instruction.operands = 1;
+        value(instruction.values[0]);
       } else {
         const Name *known = nullptr;
         for (const Name &n : kNames)
@@ -213,11 +251,10 @@ private:
         if (!known)
           d.fail("program", "'" + std::string(name) + "' is no operation");
         instruction.code = known->code;
-        value(instruction.a);
-        if (known->operands == 2)
-          value(instruction.b);
-        else
-          instruction.b = instruction.a;
+        instruction.first = known->first;
+        instruction.operands = known->operands;
+        for (size_t i = 0; i < known->operands; ++i)
+          value(instruction.values[i]);
       }
       if (!line.empty())
         d.fail("program", "'" + std::string(line) + "' is too much");
@@ -229,8 +266,42 @@ private:
     return program;
   }
 
+  /// Lets the only user of an operation do it, too: its result never lies in
+  /// memory.
+  static void chain(std::vector<Instruction> &program, size_t firstOwn,
+                    const std::vector<int64_t> &results) {
+    std::vector<int> uses(firstOwn + program.size(), 0);
+    for (const Instruction &i : program)
+      for (size_t k = 0; k < i.operands; ++k)
+        ++uses[i.values[k]];
+    for (int64_t r : results)
+      uses[size_t(r)] += 2;
+    for (Instruction &user : program) {
+      if (user.code != UpdateCode::Chain || user.first == UpdateFirst::Sqrt)
+        continue;
+      for (size_t k = 0; k < 2; ++k) {
+        size_t value = user.values[k];
+        if (value < firstOwn || uses[value] != 1)
+          continue;
+        Instruction &source = program[value - firstOwn];
+        if (source.code != UpdateCode::Chain ||
+            source.then != UpdateThen::Nothing)
+          continue;
+        source.inlined = true;
+        user.then = thenOf(user.first, k == 1);
+        user.first = source.first;
+        user.values[2] = user.values[1 - k];
+        user.values[0] = source.values[0];
+        user.values[1] = source.values[source.operands - 1];
+        user.operands = 3;
+        break;
+      }
+    }
+  }
+
   /// What is done with a strip, in order, and in which strip each value lies:
   /// inputs are loaded when first used, results stored when they are there.
+  /// What does not change from strip to strip comes first, and keeps its strip.
   void schedule(const std::vector<Instruction> &program,
                 const std::vector<GemmType> &inputs,
                 const std::vector<bool> &single,
@@ -239,14 +310,13 @@ private:
     const size_t firstOwn = 1 + inputs.size();
     std::vector<size_t> lastUse(firstOwn + program.size(), 0);
     auto uses = [&](const Instruction &i, auto f) {
-      if (i.code == UpdateCode::Constant)
-        return;
-      f(i.a);
-      if (i.b != i.a && i.code != UpdateCode::Round)
-        f(i.b);
+      for (size_t k = 0; k < i.operands; ++k)
+        if (std::find(i.values, i.values + k, i.values[k]) == i.values + k)
+          f(i.values[k]);
     };
     for (size_t n = 0; n < program.size(); ++n)
-      uses(program[n], [&](size_t v) { lastUse[v] = n + 1; });
+      if (!program[n].inlined)
+        uses(program[n], [&](size_t v) { lastUse[v] = n + 1; });
     std::vector<int> place(lastUse.size(), -1);
     std::vector<int> free;
     auto take = [&](size_t value) {
@@ -256,7 +326,11 @@ private:
       free.pop_back();
       return uint16_t(place[value]);
     };
-    // A strip of its own: storing comes before anything else takes it.
+    auto isFixed = [&](size_t value) {
+      return value >= firstOwn
+                 ? program[value - firstOwn].code == UpdateCode::Constant
+                 : value > 0 && single[value - 1];
+    };
     auto store = [&](size_t value) {
       for (size_t r = 0; r < results.size(); ++r) {
         if (size_t(results[r]) != value)
@@ -286,36 +360,67 @@ private:
         step.a = step.to;
         steps.push_back(step);
       }
-      store(value);
     };
+    for (size_t v = 1; v < firstOwn; ++v)
+      if (single[v - 1])
+        load(v);
+    for (size_t n = 0; n < program.size(); ++n)
+      if (isFixed(firstOwn + n)) {
+        UpdateStep step;
+        step.value = program[n].value;
+        step.to = take(firstOwn + n);
+        steps.push_back(step);
+      }
+    once = int(steps.size());
+    for (size_t v = 0; v < lastUse.size(); ++v)
+      if (isFixed(v))
+        store(v);
     // The members' parts are read whether their sum is used or not.
     load(0);
+    store(0);
     for (size_t n = 0; n < program.size(); ++n) {
       const Instruction &instruction = program[n];
-      uses(instruction, load);
+      const size_t own = firstOwn + n;
+      if (instruction.inlined || isFixed(own))
+        continue;
+      uses(instruction, [&](size_t v) {
+        bool fresh = place[v] < 0;
+        load(v);
+        if (fresh)
+          store(v);
+      });
       UpdateStep step;
       step.code = instruction.code;
+      step.first = instruction.first;
+      step.then = instruction.then;
       step.type = instruction.type;
-      step.value = instruction.value;
-      if (instruction.code != UpdateCode::Constant) {
-        step.a = uint16_t(place[instruction.a]);
-        step.b = instruction.code == UpdateCode::Round
-                     ? step.a
-                     : uint16_t(place[instruction.b]);
-      }
+      // Where there is no operand, any one that exists is read and not used.
+      auto at = [&](size_t k) {
+        return uint16_t(
+            place[instruction.values[k < instruction.operands ? k : 0]]);
+      };
+      step.a = at(0);
+      step.b = at(1);
+      step.c = at(2);
+      for (size_t r = 1; r < results.size(); ++r)
+        if (size_t(results[r]) == own && outputs[r - 1] == GemmType::F32)
+          step.direct = uint16_t(numInputs + r);
       // Operations go element by element: a result may lie over an operand.
       uses(instruction, [&](size_t v) {
-        if (lastUse[v] == n + 1)
+        if (lastUse[v] == n + 1 && !isFixed(v))
           free.push_back(place[v]);
       });
-      step.to = take(firstOwn + n);
+      step.to = take(own);
       steps.push_back(step);
-      store(firstOwn + n);
-      if (lastUse[firstOwn + n] == 0)
-        free.push_back(place[firstOwn + n]);
+      store(own);
+      if (lastUse[own] == 0)
+        free.push_back(place[own]);
     }
     for (int64_t r : results)
-      load(size_t(r)); // an input that is handed on
+      if (place[size_t(r)] < 0) { // an input that is handed on
+        load(size_t(r));
+        store(size_t(r));
+      }
   }
 
   const UpdateTable &table;
@@ -325,7 +430,7 @@ private:
   int64_t share = 0, partElements = 0;
   uint64_t elementBytes[CONCORD_FUSED_MAX_OPERANDS] = {};
   std::vector<UpdateStep> steps;
-  int strips = 0;
+  int strips = 0, once = 0;
 };
 
 } // namespace

@@ -36,6 +36,9 @@ using namespace concord::fuse;
 
 namespace {
 
+/// An instruction on one element, strip by strip in L1 (measured, AVX-512).
+constexpr double kInstructionSeconds = 0.09e-9;
+
 std::string numberOf(size_t value) { return std::to_string(value); }
 
 /// The body of elementwise operations as a straight program (docs/kernels.md).
@@ -56,8 +59,8 @@ public:
     for (Operation &inner : body.without_terminator())
       if (!instruction(inner))
         return false;
-    for (auto [value, result] : llvm::zip(body.getTerminator()->getOperands(),
-                                          op->getResults())) {
+    for (auto [value, result] :
+         llvm::zip(body.getTerminator()->getOperands(), op->getResults())) {
       size_t number = 0;
       if (!find(value, number))
         return false;
@@ -68,6 +71,8 @@ public:
 
   size_t operator[](Value value) const { return values.at(value); }
   const std::string &text() const { return code; }
+  /// Without constants, which are there once.
+  size_t instructions() const { return arithmetic; }
   /// Generated code makes one operation of a product and a sum, with one
   /// rounding; the kernel rounds both.
   bool roundsOtherwise() const { return contractible; }
@@ -111,20 +116,19 @@ private:
   bool instruction(Operation &op) {
     if (isa<arith::ConstantOp>(op))
       return true;
-    const char *name =
-        llvm::TypeSwitch<Operation *, const char *>(&op)
-            .Case([](arith::AddFOp) { return "add"; })
-            .Case([](arith::SubFOp) { return "sub"; })
-            .Case([](arith::MulFOp) { return "mul"; })
-            .Case([](arith::DivFOp) { return "div"; })
-            .Case([](arith::NegFOp) { return "neg"; })
-            .Case([](math::AbsFOp) { return "abs"; })
-            .Case([](math::SqrtOp) { return "sqrt"; })
-            .Case([](arith::MaximumFOp) { return "max"; })
-            .Case([](arith::MinimumFOp) { return "min"; })
-            .Case([](arith::ExtFOp) { return "extend"; })
-            .Case([](arith::TruncFOp) { return "round"; })
-            .Default([](Operation *) { return nullptr; });
+    const char *name = llvm::TypeSwitch<Operation *, const char *>(&op)
+                           .Case([](arith::AddFOp) { return "add"; })
+                           .Case([](arith::SubFOp) { return "sub"; })
+                           .Case([](arith::MulFOp) { return "mul"; })
+                           .Case([](arith::DivFOp) { return "div"; })
+                           .Case([](arith::NegFOp) { return "neg"; })
+                           .Case([](math::AbsFOp) { return "abs"; })
+                           .Case([](math::SqrtOp) { return "sqrt"; })
+                           .Case([](arith::MaximumFOp) { return "max"; })
+                           .Case([](arith::MinimumFOp) { return "min"; })
+                           .Case([](arith::ExtFOp) { return "extend"; })
+                           .Case([](arith::TruncFOp) { return "round"; })
+                           .Default([](Operation *) { return nullptr; });
     if (!name || op.getNumResults() != 1)
       return strange(&op);
     Type type = op.getResult(0).getType();
@@ -136,8 +140,8 @@ private:
       if (!find(operand, last))
         return false;
       line += " " + numberOf(last);
-      contractible |= isa<arith::AddFOp, arith::SubFOp>(op) &&
-                      products.contains(operand);
+      contractible |=
+          isa<arith::AddFOp, arith::SubFOp>(op) && products.contains(operand);
     }
     // What is held in strips is f32: wider already, and rounded by hand.
     if (isa<arith::ExtFOp>(op)) {
@@ -150,6 +154,7 @@ private:
     } else {
       last = emit(line);
     }
+    ++arithmetic;
     if (isNarrow(type))
       last = emit(std::string("round ") + (type.isF16() ? "f16 " : "bf16 ") +
                   numberOf(last));
@@ -160,7 +165,7 @@ private:
   }
 
   DenseMap<Value, size_t> values;
-  size_t next = 0;
+  size_t next = 0, arithmetic = 0;
   std::string code, stranger;
   DenseSet<Value> products;
   bool contractible = false;
@@ -180,12 +185,12 @@ bool isElementwise(linalg::LinalgOp op, ArrayRef<int64_t> shape) {
     auto type = dyn_cast<RankedTensorType>(input->get().getType());
     return type && type.hasStaticShape() &&
            (type.getNumElements() == 1
-                ? llvm::all_of(
-                      op.getMatchingIndexingMap(input).getResults(),
-                      [&](AffineExpr e) {
-                        return e == getAffineConstantExpr(0, op.getContext()) ||
-                               type.getShape() == shape;
-                      })
+                ? llvm::all_of(op.getMatchingIndexingMap(input).getResults(),
+                               [&](AffineExpr e) {
+                                 return e == getAffineConstantExpr(
+                                                 0, op.getContext()) ||
+                                        type.getShape() == shape;
+                               })
                 : op.getMatchingIndexingMap(input).isIdentity());
   });
 }
@@ -229,8 +234,10 @@ const char *find(Match &match, const Fences &fences, bool &found) {
       } else if (auto gather = dyn_cast<comm::CollectiveOpInterface>(user);
                  gather && !gather.isAsync() &&
                  gather.getCollectiveKernel().empty() &&
-                 gather.getCollectiveKind() == comm::CollectiveKind::all_gather &&
-                 gather.getCollectiveDomain() == scatter.getCollectiveDomain() &&
+                 gather.getCollectiveKind() ==
+                     comm::CollectiveKind::all_gather &&
+                 gather.getCollectiveDomain() ==
+                     scatter.getCollectiveDomain() &&
                  gather.getCollectiveInput() != reduced) {
         gathers.push_back(gather);
       }
@@ -280,9 +287,8 @@ const char *find(Match &match, const Fences &fences, bool &found) {
   if (!inside.contains(gathered))
     return "order-of-uses";
   SmallVector<Operation *> sorted(cone.begin(), cone.end());
-  llvm::sort(sorted, [](Operation *a, Operation *b) {
-    return a->isBeforeInBlock(b);
-  });
+  llvm::sort(sorted,
+             [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   match.ops.insert(sorted.begin(), sorted.end());
 
   llvm::SetVector<Value> inputs;
@@ -431,8 +437,14 @@ concord::fuse::fuseUpdate(comm::CollectiveOpInterface scatter,
           .seconds +
       seconds({steps, 0, 0}) +
       machine.opSeconds * static_cast<double>(match.ops.size());
+  // Beyond the caches the arithmetic goes on beside the loads.
+  double moved = seconds({own * 2 + read + written, 2 * others, others});
+  double computed = kInstructionSeconds *
+                    static_cast<double>(program.instructions()) *
+                    static_cast<double>(type.getNumElements());
+  bool cached = footprint <= static_cast<double>(machine.cacheBytes);
   double together = machine.issueSeconds + 2 * machine.flagSeconds +
-                    seconds({own * 2 + read + written, 2 * others, others});
+                    (cached ? moved + computed : std::max(moved, computed));
   auto micro = [](double value) {
     char text[32];
     std::snprintf(text, sizeof text, "%.1f", value * 1e6);

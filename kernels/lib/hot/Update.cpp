@@ -56,6 +56,16 @@ INLINE void sumStrip(float *to, const UpdateShape &s, void *const *parts,
   }
 }
 
+/// What the next strip reads of one operand, past the caches: with so many
+/// streams, a strip of each at a time, the processor does not see them coming.
+template <class T>
+INLINE void fetchNext(const UpdateShape &s, const T *from, int64_t at) {
+  const int64_t end = least(s.count, at + 2 * kUpdateStrip);
+  if (s.stream)
+    for (int64_t j = at + kUpdateStrip; j < end; j += 64 / int64_t(sizeof(T)))
+      __builtin_prefetch(from + j);
+}
+
 /// f(T()) for the type in memory; f64 is refused where the kernel is made.
 template <class F> INLINE void withType(GemmType type, F f) {
   if (type == GemmType::F16)
@@ -92,28 +102,103 @@ INLINE vf smaller(vf a, vf b) {
   return select(a != a, a, select(b != b, b, least));
 }
 
+template <UpdateFirst F> INLINE vf first(vf a, vf b) {
+  if constexpr (F == UpdateFirst::Add)
+    return a + b;
+  else if constexpr (F == UpdateFirst::Sub)
+    return a - b;
+  else if constexpr (F == UpdateFirst::Mul)
+    return a * b;
+  else if constexpr (F == UpdateFirst::Div)
+    return a / b;
+  else
+    return __builtin_elementwise_sqrt(a);
+}
+template <UpdateThen T> INLINE vf then(vf v, vf c) {
+  if constexpr (T == UpdateThen::Add)
+    return v + c;
+  else if constexpr (T == UpdateThen::Sub)
+    return v - c;
+  else if constexpr (T == UpdateThen::SubFrom)
+    return c - v;
+  else if constexpr (T == UpdateThen::Mul)
+    return v * c;
+  else if constexpr (T == UpdateThen::Div)
+    return v / c;
+  else if constexpr (T == UpdateThen::DivInto)
+    return c / v;
+  else
+    return v;
+}
+
+using Chain = void (*)(float *to, const float *a, const float *b,
+                       const float *c);
+
+template <int F, int T>
+void chain(float *to, const float *a, const float *b, const float *c) {
+  using L = Lane<float>;
+#pragma clang loop unroll_count(4)
+  for (int i = 0; i < kVectors; ++i) {
+    vf v = first<UpdateFirst(F)>(L::load(a + i * VL), L::load(b + i * VL));
+    L::store(to + i * VL, then<UpdateThen(T)>(v, L::load(c + i * VL)));
+  }
+}
+
+#define ROW(F)                                                                 \
+  {chain<F, 0>, chain<F, 1>, chain<F, 2>, chain<F, 3>,                         \
+   chain<F, 4>, chain<F, 5>, chain<F, 6>}
+constexpr Chain kChains[kUpdateFirsts][kUpdateThens] = {ROW(0), ROW(1), ROW(2),
+                                                        ROW(3), ROW(4)};
+#undef ROW
+
+template <class T>
+INLINE void storeTo(T *target, float *whole, const float *a, int64_t count,
+                    bool stream) {
+  if (stream) {
+    // Past the caches whole lines are stored.
+    storeStrip(reinterpret_cast<T *>(whole), a, count);
+    deliver(target, whole, count * int64_t(sizeof(T)), true);
+  } else if (reinterpret_cast<const void *>(target) != a) {
+    storeStrip(target, a, count);
+  }
+}
+
 void run(const UpdateShape &s, const UpdateOperands &o, void *workspace,
          Poller &poller) {
-  float *strips = static_cast<float *>(workspace);
+  // The first strip is where what goes past the caches is put together.
+  float *whole = static_cast<float *>(workspace);
+  // Where each strip's value lies: in the strip, or in memory.
+  const float *place[kMostStrips];
   for (int64_t at = 0; at < s.count; at += kUpdateStrip) {
     const int64_t count = least(kUpdateStrip, s.count - at);
-    for (int i = 0; i < s.numSteps; ++i) {
+    const bool full = count == kUpdateStrip;
+    for (int i = at ? s.once : 0; i < s.numSteps; ++i) {
       const UpdateStep &step = s.steps[i];
-      // The first strip is where what goes past the caches is put together.
-      float *to = strips + (step.to + 1) * kUpdateStrip;
-      const float *a = strips + (step.a + 1) * kUpdateStrip;
-      const float *b = strips + (step.b + 1) * kUpdateStrip;
+      float *to = whole + (step.to + 1) * kUpdateStrip;
+      const float *a = place[step.a], *b = place[step.b];
       switch (step.code) {
-      case UpdateCode::Sum:
-        withType(step.type, [&](auto zero) {
-          sumStrip<decltype(zero)>(to, s, o.parts, at, count);
-        });
-        break;
       case UpdateCode::Load:
+        withType(step.type, [&](auto zero) {
+          using T = decltype(zero);
+          fetchNext(s, static_cast<const T *>(o.operands[step.operand]), at);
+        });
+        if (step.type == GemmType::F32 && full && !s.inPlace) {
+          place[step.to] =
+              static_cast<const float *>(o.operands[step.operand]) + at;
+          continue;
+        }
         withType(step.type, [&](auto zero) {
           using T = decltype(zero);
           loadStrip(to, static_cast<const T *>(o.operands[step.operand]) + at,
                     count);
+        });
+        break;
+      case UpdateCode::Sum:
+        withType(step.type, [&](auto zero) {
+          using T = decltype(zero);
+          for (int m = 0; m < s.members; ++m)
+            fetchNext(s, static_cast<const T *>(o.parts[m]), at);
+          sumStrip<T>(to, s, o.parts, at, count);
         });
         break;
       case UpdateCode::Single:
@@ -127,26 +212,16 @@ void run(const UpdateShape &s, const UpdateOperands &o, void *workspace,
       case UpdateCode::Constant:
         each(to, to, [&](vf) { return vf(step.value); });
         break;
-      case UpdateCode::Add:
-        each(to, a, b, [](vf x, vf y) { return x + y; });
-        break;
-      case UpdateCode::Sub:
-        each(to, a, b, [](vf x, vf y) { return x - y; });
-        break;
-      case UpdateCode::Mul:
-        each(to, a, b, [](vf x, vf y) { return x * y; });
-        break;
-      case UpdateCode::Div:
-        each(to, a, b, [](vf x, vf y) { return x / y; });
+      case UpdateCode::Chain:
+        if (step.direct && full && !s.stream)
+          to = static_cast<float *>(o.operands[step.direct]) + at;
+        kChains[int(step.first)][int(step.then)](to, a, b, place[step.c]);
         break;
       case UpdateCode::Neg:
         each(to, a, [](vf x) { return signedBits(x, ~0u, 1u << 31); });
         break;
       case UpdateCode::Abs:
         each(to, a, [](vf x) { return signedBits(x, ~0u >> 1, 0); });
-        break;
-      case UpdateCode::Sqrt:
-        each(to, a, [](vf x) { return __builtin_elementwise_sqrt(x); });
         break;
       case UpdateCode::Max:
         each(to, a, b, [](vf x, vf y) { return larger(x, y); });
@@ -165,24 +240,22 @@ void run(const UpdateShape &s, const UpdateOperands &o, void *workspace,
         });
         break;
       case UpdateCode::Store:
+        withType(step.type, [&](auto zero) {
+          using T = decltype(zero);
+          storeTo(static_cast<T *>(o.operands[step.operand]) + at, whole, a,
+                  count, s.stream);
+        });
+        continue;
       case UpdateCode::Spread:
         withType(step.type, [&](auto zero) {
           using T = decltype(zero);
-          bool spread = step.code == UpdateCode::Spread;
-          void *const *targets = spread ? o.targets : &o.operands[step.operand];
-          T *whole = reinterpret_cast<T *>(strips);
-          if (s.stream)
-            storeStrip(whole, a, count);
-          for (int t = 0; t < (spread ? s.targets : 1); ++t) {
-            T *target = static_cast<T *>(targets[t]) + at;
-            if (s.stream)
-              deliver(target, whole, count * int64_t(sizeof(T)), true);
-            else
-              storeStrip(target, a, count);
-          }
+          for (int t = 0; t < s.targets; ++t)
+            storeTo(static_cast<T *>(o.targets[t]) + at, whole, a, count,
+                    s.stream);
         });
-        break;
+        continue;
       }
+      place[step.to] = to;
     }
     poller.work(count * (s.members + s.numSteps / 2) / 8 + 20);
   }

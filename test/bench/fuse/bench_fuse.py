@@ -18,7 +18,7 @@ refuses, at most 1.02 x unfused. all_reduce + residual + norm is at least 1.5 ti
 as fast as apart once it has left the cache. A pair that comm-fuse refuses is printed
 as refused and counted; it is no fused row.
 
---only takes a part of the rows: norms, or one of the pairs' kinds, with :f32 or
+--only takes a part of the rows: norms, updates, or one of the pairs' kinds, with :f32 or
 :bf16 behind it. --quick takes short turns and few rows, and says that its figures
 do not count.
 """
@@ -279,6 +279,59 @@ def norm_module(dtype, rows, cols, kind):
                   True)
 
 
+def update_module(dtype, share):
+    """A sharded Adam step: gradients and gathered parameters in dtype."""
+    s = f"tensor<{share}xf32>"
+    part, whole = f"tensor<{share}x{dtype}>", f"tensor<{2 * share}x{dtype}>"
+
+    def each(name, operands, lines, kind=s, init="%e"):
+        """One elementwise operation; its lines use %0, %1, ... and yield %y."""
+        types = [k for _, k in operands]
+        maps = ", ".join("#one" if k == "tensor<f32>" else "#row"
+                         for k in [*types, kind])
+        element = lambda k: k[:-1].split("x")[-1].replace("tensor<", "")  # noqa: E731
+        arguments = ", ".join(f"%{i}: {element(k)}" for i, k in enumerate(types))
+        return (f"    {name} = linalg.generic {{indexing_maps = [{maps}], "
+                f'iterator_types = ["parallel"]}} ins('
+                f"{', '.join(v for v, _ in operands)} : {', '.join(types)}) "
+                f"outs({init} : {kind}) {{\n    ^bb0({arguments}, %o: "
+                f"{element(kind)}):\n      " + "\n      ".join(lines)
+                + f"\n      linalg.yield %y : {element(kind)}\n    }} -> {kind}\n")
+
+    body = "".join(f"    %{n} = arith.constant {v} : f32\n" for n, v in (
+        ("b1", 0.9), ("c1", 0.1), ("b2", 0.999), ("c2", 0.001), ("eps", "1.0e-8")))
+    body += (f"    %e = tensor.empty() : {s}\n    %ep = tensor.empty() : {part}\n"
+             f"    %ew = tensor.empty() : {whole}\n"
+             f"    %r = comm.reduce_scatter @tp sum dim(0) ins(%g : {whole}) "
+             f"outs(%ep : {part}) -> {part}\n")
+    gradient = "%r"
+    if dtype != "f32":
+        body += each("%w", [("%r", part)], [f"%y = arith.extf %0 : {dtype} to f32"])
+        gradient = "%w"
+    body += each("%m1", [("%m", s), (gradient, s)], [
+        "%a = arith.mulf %b1, %0 : f32", "%b = arith.mulf %c1, %1 : f32",
+        "%y = arith.addf %a, %b : f32"])
+    body += each("%v1", [("%v", s), (gradient, s)], [
+        # Inputs are drawn with both signs.
+        "%z = math.absf %0 : f32",
+        "%a = arith.mulf %b2, %z : f32", "%b = arith.mulf %1, %1 : f32",
+        "%c = arith.mulf %c2, %b : f32", "%y = arith.addf %a, %c : f32"])
+    body += each("%p1", [("%p", s), ("%m1", s), ("%v1", s), ("%lr", "tensor<f32>")], [
+        "%a = math.sqrt %2 : f32", "%b = arith.addf %a, %eps : f32",
+        "%c = arith.divf %1, %b : f32", "%d = arith.mulf %3, %c : f32",
+        "%y = arith.subf %0, %d : f32"])
+    new = "%p1"
+    if dtype != "f32":
+        body += each("%n", [("%p1", s)], [f"%y = arith.truncf %0 : f32 to {dtype}"],
+                     part, "%ep")
+        new = "%n"
+    body += (f"    %all = comm.all_gather @tp dim(0) ins({new} : {part}) "
+             f"outs(%ew : {whole}) -> {whole}\n")
+    return "#row = affine_map<(i) -> (i)>\n#one = affine_map<(i) -> ()>\n" + module(
+        [("g", whole), ("p", s), ("m", s), ("v", s), ("lr", "tensor<f32>")],
+        [("%all", whole), ("%p1", s), ("%m1", s), ("%v1", s)], body, True)
+
+
 def compile_program(text, folder, name, options):
     """(path, explain lines of comm-fuse)"""
     source = os.path.join(folder, name + ".mlir")
@@ -444,6 +497,31 @@ def bench_norms(table, options, folder):
                       1e-4 if dtype == "f32" else 5e-2)
 
 
+def bench_updates(table, options, folder):
+    rounds, seconds = (3, 0.05) if options.quick else (9, 0.3)
+    cases = [("f32", 1 << 14), ("f32", 1 << 17), ("f32", 1 << 22), ("bf16", 1 << 22)]
+    for dtype, share in cases[1:2] if options.quick else cases:
+        if not wants(options, "updates", dtype):
+            continue
+        text = update_module(dtype, share)
+        fused, why = compile_program(text, folder, "fused", "")
+        apart, _ = compile_program(text, folder, "apart", "fuse=0 ")
+        size = 2 * share * BYTES[dtype]
+        times, report = run_programs([apart, fused], rounds, seconds,
+                                     max(MIB, 4 * size))
+        taken = any(" fuse " in line for line in why)
+        table.fused += taken
+        table.refused += not taken
+        label = f"reduce_scatter+adam+all_gather_{dtype}_{2 * share}"
+        print(f"  {label:52} apart {times[0]:9.1f}  with comm-fuse {times[1]:9.1f}  "
+              f"{times[0] / times[1]:5.2f} x faster{'' if taken else '  refused'}",
+              flush=True)
+        table.add(label, times[0] / times[1], "x", 1 / 1.02, at_most=False)
+        # Adam divides: where the second moment is next to nothing, rounding shows.
+        table.add(label + "_difference", report["programs"][1]["difference"],
+                  "relative", 1e-3 if dtype == "f32" else 5e-2)
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -455,6 +533,7 @@ def main():
     try:
         with tempfile.TemporaryDirectory() as folder:
             bench_norms(table, options, folder)
+            bench_updates(table, options, folder)
             bench_pairs(table, options, folder)
     except (Failed, OSError, ValueError) as error:
         print(f"bench fuse: {error}")

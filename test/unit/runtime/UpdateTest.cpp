@@ -47,8 +47,9 @@ float valueOf(int operand, int rank, uint64_t i) {
 struct Case {
   int members;
   uint64_t share;
-  bool narrow;  ///< gradients and gathered parameters in bf16
-  bool outside; ///< buffers outside the heap
+  bool narrow;          ///< gradients and gathered parameters in bf16
+  bool outside;         ///< buffers outside the heap
+  bool inPlace = false; ///< new states over old ones
 };
 
 /// Adam, with the learning rate as a tensor of one element: value 0 is the
@@ -109,8 +110,13 @@ void runCase(const Case &c) {
           add((&input == &inputs[3] ? 1 : c.share) * 4, false));
     char *gathered = add(count * es, true);
     float *outputs[3];
-    for (auto &output : outputs)
-      output = reinterpret_cast<float *>(add(c.share * 4, false));
+    for (int n = 0; n < 3; ++n) {
+      outputs[n] = reinterpret_cast<float *>(add(c.share * 4, false));
+      if (c.inPlace) {
+        buffers.back() = buffers[size_t(1 + n)];
+        outputs[n] = inputs[n];
+      }
+    }
     add(info.workspace_bytes, false);
     for (int round = 0; round < 6; ++round) {
       auto put = [&](uint64_t i, float value) {
@@ -181,6 +187,8 @@ TEST(Update, Adam) {
 }
 
 TEST(Update, BuffersOutsideTheHeap) { runCase({3, 777, false, true}); }
+
+TEST(Update, InPlace) { runCase({2, 3000, false, false, true}); }
 
 TEST(Update, PastTheCaches) {
   ::setenv("CONCORD_CACHE_BYTES", "1", 1);
