@@ -423,6 +423,68 @@ std::vector<std::vector<int64_t>> parseGroups(std::string_view text) {
   return groups;
 }
 
+/// The tiles of `{devices=...}`: devices in the order of their tiles, and which
+/// dimensions of the tiles are copies.
+static std::vector<std::vector<int64_t>> tiledParts(Cursor cursor,
+                                                    std::string_view text) {
+  std::vector<int64_t> tiles = cursor.list("[", "]", text);
+  int64_t total = boundedProduct(tiles);
+  std::vector<int64_t> devices;
+  if (cursor.accept("<=")) {
+    devices = iota(cursor, total, text);
+  } else {
+    do
+      devices.push_back(cursor.number(text));
+    while (cursor.accept(",") && devices.size() <= size_t(kMaxRanks));
+  }
+  if (static_cast<int64_t>(devices.size()) != total)
+    throw Error("'" + std::string(text.substr(0, 80)) +
+                "' has other tiles than devices");
+  std::vector<bool> copies(tiles.size(), false);
+  if (cursor.accept("last_tile_dim_replicate")) {
+    if (!copies.empty())
+      copies.back() = true;
+  } else if (cursor.accept("last_tile_dims={")) {
+    std::vector<bool> last;
+    while (!cursor.accept("}")) {
+      (void)cursor.accept(",");
+      bool replicated = cursor.accept("replicated");
+      if (!replicated && !cursor.accept("manual") &&
+          !cursor.accept("unreduced") && !cursor.accept("maximal"))
+        throw Error("'" + std::string(text.substr(0, 80)) +
+                    "' has a kind of tile that is not known");
+      last.push_back(replicated);
+    }
+    if (last.size() > copies.size())
+      throw Error("'" + std::string(text.substr(0, 80)) +
+                  "' has fewer tile dimensions than kinds");
+    std::copy(last.begin(), last.end(),
+              copies.end() - static_cast<ptrdiff_t>(last.size()));
+  }
+  std::map<int64_t, std::vector<int64_t>> parts;
+  for (int64_t place = 0; place < total; ++place) {
+    int64_t rest = place, part = 0, scale = 1;
+    for (size_t k = tiles.size(); k-- > 0; rest /= tiles[k]) {
+      if (copies[k])
+        continue;
+      part += rest % tiles[k] * scale;
+      scale *= tiles[k];
+    }
+    parts[part].push_back(devices[static_cast<size_t>(place)]);
+  }
+  std::vector<std::vector<int64_t>> groups;
+  for (auto &[part, members] : parts)
+    groups.push_back(std::move(members));
+  return groups;
+}
+
+std::vector<std::vector<int64_t>> sameParts(std::string_view sharding) {
+  Cursor cursor{sharding};
+  if (!cursor.accept("{") || !cursor.accept("devices="))
+    return {};
+  return tiledParts(cursor, sharding);
+}
+
 //===----------------------------------------------------------------------===//
 // Cost
 //===----------------------------------------------------------------------===//

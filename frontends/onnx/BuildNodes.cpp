@@ -253,11 +253,19 @@ void Builder::needConstant(const Node &node, const Graph &graph, ValueId id,
   } else if (origins.size() == 1 && origins[0] == name) {
     message += "bind the input to data with --const " + name + "=FILE";
   } else {
-    std::string list;
-    for (size_t i = 0; i < origins.size() && i < 4; ++i)
+    std::string list, options;
+    for (size_t i = 0; i < origins.size() && i < 4; ++i) {
       list += (i ? ", " : "") + origins[i];
-    message += "'" + name + "' is computed from input " + list +
-               "; bind that to data with --const " + origins[0] + "=FILE";
+      options += " --const " + origins[i] + "=FILE";
+    }
+    bool one = origins.size() == 1;
+    message += "'" + name + "' is computed from input" + (one ? " " : "s ") +
+               list + (origins.size() > 4 ? ", ..." : "") + "; " +
+               (origins.size() > 4 ? std::string("export")
+                                   : (one ? "bind that to data with"
+                                          : "bind those to data with") +
+                                         options + ", or export") +
+               " the model so that no shape depends on data (docs/onnx.md)";
   }
   throw NeedsConstantInput(message, std::move(origins));
 }

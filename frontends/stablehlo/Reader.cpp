@@ -143,6 +143,14 @@ private:
 
   Mesh readMesh(const Op &op, std::string_view text);
   Groups meshGroups(const Op &op, std::string_view text);
+  std::string partsText(std::string_view sharding);
+  void attachParts(Scope &scope, uint32_t instruction,
+                   std::string_view sharding) {
+    std::string parts = partsText(sharding);
+    if (!parts.empty())
+      list(scope)[instruction].attributes.push_back(
+          {"parts", keep(std::move(parts))});
+  }
   std::string groupsText(const Op &op, std::string_view key);
   Groups denseGroups(const Op &op, std::string_view text);
 
@@ -433,35 +441,10 @@ Mesh Reader::readMesh(const Op &op, std::string_view text) {
   return mesh;
 }
 
-/// Rows of the mesh transposed to [other axes in mesh order, then the axes of
-/// the collective as listed], mapped through the device ids.
-Groups Reader::meshGroups(const Op &op, std::string_view text) {
-  std::string_view which = resolve(field(text, "mesh"));
-  Mesh mesh;
-  if (startsWith(which, "@")) {
-    auto found = meshes.find(which.substr(1));
-    if (found == meshes.end())
-      fail(op, "refers to the mesh " + std::string(which) +
-                   ", which is not defined");
-    mesh = found->second;
-  } else {
-    mesh = readMesh(op, which);
-  }
-  std::vector<size_t> order, chosen;
-  for (std::string_view axis : splitTopLevel(inBrackets(field(text, "axes")))) {
-    if (!field(axis, "sub_axis_info").empty())
-      fail(
-          op,
-          "names part of a mesh axis, which is not supported; name whole axes");
-    std::string_view name = unquote(field(axis, "name"));
-    size_t at = 0;
-    while (at < mesh.axes.size() && mesh.axes[at].first != name)
-      ++at;
-    if (at == mesh.axes.size() || std::count(chosen.begin(), chosen.end(), at))
-      fail(op, "names the axis '" + std::string(name) +
-                   "', which its mesh has not, or twice");
-    chosen.push_back(at);
-  }
+/// Rows of the mesh transposed to [other axes in mesh order, then the chosen
+/// ones as listed], mapped through the device ids.
+static Groups groupsAlong(const Mesh &mesh, const std::vector<size_t> &chosen) {
+  std::vector<size_t> order;
   for (size_t i = 0; i < mesh.axes.size(); ++i)
     if (!std::count(chosen.begin(), chosen.end(), i))
       order.push_back(i);
@@ -491,6 +474,80 @@ Groups Reader::meshGroups(const Op &op, std::string_view text) {
   return groups;
 }
 
+/// The groups of a collective that names axes of a mesh.
+Groups Reader::meshGroups(const Op &op, std::string_view text) {
+  std::string_view which = resolve(field(text, "mesh"));
+  Mesh mesh;
+  if (startsWith(which, "@")) {
+    auto found = meshes.find(which.substr(1));
+    if (found == meshes.end())
+      fail(op, "refers to the mesh " + std::string(which) +
+                   ", which is not defined");
+    mesh = found->second;
+  } else {
+    mesh = readMesh(op, which);
+  }
+  std::vector<size_t> chosen;
+  for (std::string_view axis : splitTopLevel(inBrackets(field(text, "axes")))) {
+    if (!field(axis, "sub_axis_info").empty())
+      fail(
+          op,
+          "names part of a mesh axis, which is not supported; name whole axes");
+    std::string_view name = unquote(field(axis, "name"));
+    size_t at = 0;
+    while (at < mesh.axes.size() && mesh.axes[at].first != name)
+      ++at;
+    if (at == mesh.axes.size() || std::count(chosen.begin(), chosen.end(), at))
+      fail(op, "names the axis '" + std::string(name) +
+                   "', which its mesh has not, or twice");
+    chosen.push_back(at);
+  }
+  return groupsAlong(mesh, chosen);
+}
+
+static std::string spelled(const Groups &groups) {
+  std::string out = "{";
+  for (const std::vector<int64_t> &group : groups) {
+    out += out.size() > 1 ? ",{" : "{";
+    for (size_t i = 0; i < group.size(); ++i)
+      out += (i ? "," : "") + std::to_string(group[i]);
+    out += "}";
+  }
+  return out + "}";
+}
+
+/// Whether a sharding of sdy lets devices hold different values.
+static bool namesAxis(std::string_view sharding) {
+  return sharding.find("{\"") != std::string_view::npos ||
+         sharding.find("unreduced") != std::string_view::npos;
+}
+
+/// The devices that hold the same part under `<@mesh, [{"x"}, {}], ...>`, one
+/// group for each part, in HLO's spelling; empty when the mesh is not known. An
+/// axis of which a part is named counts as a whole.
+std::string Reader::partsText(std::string_view sharding) {
+  size_t at = sharding.find('@');
+  if (at == std::string_view::npos)
+    return "";
+  std::string_view name = sharding.substr(at + 1);
+  name = unquote(trim(name.substr(0, name.find_first_of(",> "))));
+  auto found = meshes.find(name);
+  if (found == meshes.end() || found->second.axes.empty())
+    return "";
+  const Mesh &mesh = found->second;
+  // What is said to be replicated explicitly does not tell parts apart.
+  std::string split(sharding);
+  size_t copies = split.find("replicated={");
+  if (copies != std::string::npos)
+    split.erase(copies, split.find('}', copies) - copies);
+  std::vector<size_t> same;
+  for (size_t axis = 0; axis < mesh.axes.size(); ++axis)
+    if (split.find("\"" + std::string(mesh.axes[axis].first) + "\"") ==
+        std::string::npos)
+      same.push_back(axis);
+  return spelled(groupsAlong(mesh, same));
+}
+
 /// Groups or pairs in HLO's spelling.
 std::string Reader::groupsText(const Op &op, std::string_view key) {
   std::string_view text = resolve(op.attribute(key));
@@ -499,14 +556,7 @@ std::string Reader::groupsText(const Op &op, std::string_view key) {
   Groups groups = text.find("replica_group_mesh_axes") != std::string_view::npos
                       ? meshGroups(op, text)
                       : denseGroups(op, text);
-  std::string out = "{";
-  for (const auto &group : groups) {
-    out += out.size() > 1 ? ",{" : "{";
-    for (size_t i = 0; i < group.size(); ++i)
-      out += (i ? "," : "") + std::to_string(group[i]);
-    out += "}";
-  }
-  return out + "}";
+  return spelled(groups);
 }
 
 //===----------------------------------------------------------------------===//
@@ -736,14 +786,15 @@ uint32_t Reader::function(const Op &op, bool manual) {
     for (const hlo::Attribute &attribute : parseDictionary(attributes))
       if (attribute.name == "sdy.sharding" ||
           attribute.name == "mhlo.sharding") {
-        // Only whether ranks may hold different parts matters later.
+        // Which ranks hold the same part matters later.
         std::string_view sharding = resolve(attribute.value);
-        bool split =
-            attribute.name == "sdy.sharding"
-                ? sharding.find("{\"") != std::string_view::npos
-                : sharding.find("replicated") == std::string_view::npos;
-        if (split)
+        bool shardy = attribute.name == "sdy.sharding";
+        if (!shardy)
+          sharding = unquote(sharding);
+        if (shardy ? namesAxis(sharding) : !startsWith(sharding, "{replicated"))
           list(scope)[parameter].attributes.push_back({"sharding", sharding});
+        if (shardy)
+          attachParts(scope, parameter, sharding);
       }
     module.computations[scope.computation].parameters.push_back(parameter);
     scope.values[{argument.name, 0}] = {parameter, -1};
@@ -983,22 +1034,29 @@ void Reader::manual(Scope &scope, const Op &op) {
   std::vector<hlo::Shape> shapes;
   // `[<@mesh, ...>, ...]`, within `#sdy.sharding_per_value<...>` in generic
   // form.
-  std::string_view listed = resolve(op.attribute("in_shardings"));
-  listed.remove_prefix(std::min(listed.find('['), listed.size()));
-  listed = listed.substr(0, listed.rfind(']') + 1);
-  std::vector<std::string_view> shardings = splitTopLevel(inBrackets(listed));
+  auto listed = [&](std::string_view key) {
+    std::string_view text = resolve(op.attribute(key));
+    text.remove_prefix(std::min(text.find('['), text.size()));
+    text = text.substr(0, text.rfind(']') + 1);
+    return splitTopLevel(inBrackets(text));
+  };
+  std::vector<std::string_view> shardings = listed("in_shardings");
+  std::vector<std::string_view> leaving = listed("out_shardings");
   auto whole = [&](size_t i) {
-    return i < shardings.size() &&
-           shardings[i].find("{\"") == std::string_view::npos &&
-           shardings[i].find("unreduced") == std::string_view::npos &&
+    return i < shardings.size() && !namesAxis(shardings[i]) &&
            list(scope)[operands[i]].shape.dims == shapes.back().dims;
   };
+  // A computation within another one divides along further axes.
   for (size_t i = 0; i < operands.size(); ++i) {
     shapes.push_back(shapeOf(op, region.arguments[i].type));
-    locals.push_back(scope.manual || whole(i)
-                         ? operands[i]
-                         : add(scope, op, "sdy.global_to_local", shapes.back(),
-                               {operands[i]}));
+    if (whole(i)) {
+      locals.push_back(operands[i]);
+      continue;
+    }
+    locals.push_back(
+        add(scope, op, "sdy.global_to_local", shapes.back(), {operands[i]}));
+    if (i < shardings.size())
+      attachParts(scope, locals.back(), shardings[i]);
   }
   Names outside;
   captures(region, outside);
@@ -1026,9 +1084,10 @@ void Reader::manual(Scope &scope, const Op &op) {
       list(scope)[part].attributes.push_back(
           {"index", keep(std::to_string(i))});
     }
-    results.push_back(scope.manual ? part
-                                   : add(scope, op, "sdy.local_to_global",
-                                         shapeOf(op, types[i]), {part}));
+    results.push_back(
+        add(scope, op, "sdy.local_to_global", shapeOf(op, types[i]), {part}));
+    if (i < leaving.size())
+      attachParts(scope, results.back(), leaving[i]);
   }
   size_t next = 0;
   for (auto &[name, many] : op.results)
@@ -1142,6 +1201,21 @@ void Reader::compute(Scope &scope, const Op &op) {
     if (payload.size() > 1 && payload.front() == '[' && payload.back() == ']')
       payload = payload.substr(1, payload.size() - 2);
   }
+  if (opcode == "compare") {
+    // `#stablehlo<comparison_direction LT>`, or the bare word.
+    std::string_view direction =
+        trim(resolve(op.attribute("comparison_direction")));
+    if (!direction.empty() && direction.back() == '>')
+      direction.remove_suffix(1);
+    direction.remove_prefix(direction.rfind(' ') == std::string_view::npos
+                                ? 0
+                                : direction.rfind(' ') + 1);
+    attributes.push_back({"direction", direction});
+  }
+  if (std::string_view sharding =
+          unquote(resolve(op.attribute("mhlo.sharding")));
+      !sharding.empty())
+    attributes.push_back({"sharding", sharding});
   uint32_t made = add(scope, op, keep(std::move(opcode)), resultShape(op),
                       std::move(operands));
   list(scope)[made].attributes = std::move(attributes);

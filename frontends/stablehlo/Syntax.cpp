@@ -612,6 +612,12 @@ private:
       bracket();
       return;
     }
+    // `stablehlo.compare LT, %a, %b`.
+    if (made.name == "stablehlo.compare" && name.size() == 2 &&
+        !made.has("comparison_direction")) {
+      made.attributes.push_back({"comparison_direction", name});
+      return;
+    }
     size_t at = afterBlanks(pos, false);
     if (open != 0 || at >= text.size() || text[at] != '=')
       return;

@@ -34,7 +34,7 @@ namespace concord {
 
 namespace {
 
-std::string listDims(const Members &members) {
+std::string listDims(const FamilyMembers &members) {
   std::string text;
   for (const onnx::BoundedDim &dim : members.dims)
     text += (text.empty() ? "" : ", ") + dim.name;
@@ -42,12 +42,12 @@ std::string listDims(const Members &members) {
 }
 
 /// What is done about a place where members cannot become one.
-std::string cure(const Members &members) {
+std::string cure(const FamilyMembers &members) {
   return "; this is not supported yet for a bounded dimension, fix " +
          listDims(members) + " with --dim NAME=N";
 }
 
-InFlightDiagnostic refuse(const Members &members, Operation *op,
+InFlightDiagnostic refuse(const FamilyMembers &members, Operation *op,
                           const Twine &what) {
   return emitError(op->getLoc()) << "node '" << describeLocation(op->getLoc())
                                  << "': " << what << cure(members);
@@ -56,7 +56,7 @@ InFlightDiagnostic refuse(const Members &members, Operation *op,
 /// Extents by the values that they have in the members.
 class Fits {
 public:
-  explicit Fits(const Members &members) : members(members) {}
+  explicit Fits(const FamilyMembers &members) : members(members) {}
   const Extent *operator()(const std::vector<int64_t> &values) {
     auto it = known.find(values);
     if (it == known.end())
@@ -65,7 +65,7 @@ public:
   }
 
 private:
-  const Members &members;
+  const FamilyMembers &members;
   std::map<std::vector<int64_t>, std::optional<Extent>> known;
 };
 
@@ -140,7 +140,7 @@ struct Need {
 /// Makes kernels of a description at many sizes.
 class Needs {
 public:
-  explicit Needs(const Members &members)
+  explicit Needs(const FamilyMembers &members)
       : points(onnx::trialPoints(members.dims, 512)), members(members) {}
   const Need &operator()(const std::string &text) {
     auto [it, isNew] = known.try_emplace(text);
@@ -178,7 +178,7 @@ public:
 
 private:
   std::vector<std::vector<int64_t>> points;
-  const Members &members;
+  const FamilyMembers &members;
   std::map<std::string, Need> known;
 };
 
@@ -187,7 +187,7 @@ private:
 //===----------------------------------------------------------------------===//
 
 template <typename OpTy>
-LogicalResult collect(const Members &members,
+LogicalResult collect(const FamilyMembers &members,
                       std::vector<SmallVector<OpTy>> &lists) {
   lists.resize(members.modules.size());
   for (auto [k, module] : llvm::enumerate(members.modules)) {
@@ -208,7 +208,7 @@ LogicalResult collect(const Members &members,
 
 } // namespace
 
-LogicalResult shareBufferSizes(const Members &members) {
+LogicalResult shareBufferSizes(const FamilyMembers &members) {
   std::vector<SmallVector<memref::AllocOp>> allocs;
   std::vector<SmallVector<comm::KernelOp>> kernels;
   if (failed(collect(members, kernels)) || failed(collect(members, allocs)))
@@ -277,7 +277,7 @@ LogicalResult shareBufferSizes(const Members &members) {
 // Plans
 //===----------------------------------------------------------------------===//
 
-FailureOr<plan::Plan> mergePlans(const Members &members,
+FailureOr<plan::Plan> mergePlans(const FamilyMembers &members,
                                  std::vector<plan::Plan> plans) {
   Fits fits(members);
   plan::Plan result = plans[0];
@@ -351,7 +351,7 @@ namespace {
 
 class Merger {
 public:
-  explicit Merger(const Members &members)
+  explicit Merger(const FamilyMembers &members)
       : members(members), fits(members), needs(members),
         count(members.modules.size()),
         context(ModuleOp(members.modules[0]).getContext()), builder(context),
@@ -374,7 +374,7 @@ private:
   std::optional<std::vector<LLVM::GlobalOp>> globalsNamed(StringRef name);
   LogicalResult entries(ArrayRef<llvm::json::Object *> roots, StringRef key);
 
-  const Members &members;
+  const FamilyMembers &members;
   Fits fits;
   Needs needs;
   size_t count;
@@ -878,7 +878,7 @@ LogicalResult Merger::run() {
   return success();
 }
 
-LogicalResult mergeLowered(const Members &members) {
+LogicalResult mergeLowered(const FamilyMembers &members) {
   return Merger(members).run();
 }
 

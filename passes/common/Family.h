@@ -33,7 +33,7 @@ inline constexpr llvm::StringLiteral kDims = "comm.dims";
 /// On a buffer: bytes that it has at most.
 inline constexpr llvm::StringLiteral kMaxBytes = "comm.max_bytes";
 
-struct Members {
+struct FamilyMembers {
   std::vector<onnx::BoundedDim> dims;
   std::vector<std::vector<int64_t>> points; ///< sizes of the dimensions
   mlir::SmallVector<mlir::ModuleOp> modules;
@@ -41,14 +41,14 @@ struct Members {
 
 /// Gives every buffer of the bufferized members the size that it has at most
 /// within the bounds, workspace of kernels too, and takes `kSizesPending` off.
-mlir::LogicalResult shareBufferSizes(const Members &members);
+mlir::LogicalResult shareBufferSizes(const FamilyMembers &members);
 
 /// The plan of the whole family: counts and buffers at their maximum.
-mlir::FailureOr<plan::Plan> mergePlans(const Members &members,
+mlir::FailureOr<plan::Plan> mergePlans(const FamilyMembers &members,
                                        std::vector<plan::Plan> plans);
 
 /// Makes the first of the lowered members the program of the family.
-mlir::LogicalResult mergeLowered(const Members &members);
+mlir::LogicalResult mergeLowered(const FamilyMembers &members);
 
 } // namespace concord
 

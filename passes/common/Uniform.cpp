@@ -7,7 +7,10 @@
 //
 // Uniform for control is: a constant; a whole (not split) argument of the entry
 // function; the result of a collective that leaves the same value on every
-// member; and what pure operations compute from uniform values.
+// member; and what pure operations compute from uniform values. Where a search
+// backwards finds something that may differ, the walk forwards has the last
+// word: it knows which ranks a sharding gives the same part, and what two
+// reductions after one another leave.
 //
 // Equal for data is finer. What a collective leaves on a rank depends on what
 // its group's members brought, in order, and for some kinds on the rank's place
@@ -18,8 +21,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "common/Uniform.h"
-
-#include "common/RankValues.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -83,10 +84,26 @@ static bool isRandom(Operation *op) {
   return name.starts_with("rng") || name.starts_with_insensitive("random");
 }
 
+/// HLO's generators with a state of the device's own; the others compute from
+/// the state that they are given.
+static bool drawsItsOwn(Operation *op) {
+  auto compute = dyn_cast<comm::ComputeOp>(op);
+  return compute && (compute.getName() == "rng" ||
+                     compute.getName() == "rng-get-and-update-state");
+}
+
 /// From here on each device has its own part of a value that was seen whole.
 static bool takesOwnPart(Operation *op) {
   auto compute = dyn_cast<comm::ComputeOp>(op);
-  return compute && compute.getName() == "sdy.global_to_local";
+  return compute && (compute.getName() == "sdy.global_to_local" ||
+                     compute.getName() == "SPMDFullToShardShape");
+}
+
+/// From here on the devices' parts are one value.
+static bool makesWhole(Operation *op) {
+  auto compute = dyn_cast<comm::ComputeOp>(op);
+  return compute && (compute.getName() == "sdy.local_to_global" ||
+                     compute.getName() == "SPMDShardToFullShape");
 }
 
 /// Whether an integer that follows from the rank alone is one number within
@@ -106,6 +123,12 @@ static bool sameInGroups(Value value, FlatSymbolRefAttr domain,
           (*values)[rank] != (*values)[group.front()])
         return false;
   return true;
+}
+
+static int64_t worldOf(ModuleOp module) {
+  auto world =
+      module ? module->getAttrOfType<IntegerAttr>("comm.world") : IntegerAttr();
+  return world ? world.getInt() : 0;
 }
 
 static Value origin(Value value, FlatSymbolRefAttr domain, RankValues &ranks,
@@ -142,10 +165,15 @@ static Value origin(Value value, FlatSymbolRefAttr domain, RankValues &ranks,
     return value;
   }
   Operation *op = value.getDefiningOp();
-  if (auto loop = dyn_cast<scf::WhileOp>(op))
+  if (auto loop = dyn_cast<scf::WhileOp>(op)) {
+    // How often it ran is part of what comes out.
+    if (Value from =
+            origin(loop.getConditionOp().getCondition(), domain, ranks, seen))
+      return from;
     return origin(loop.getConditionOp()
                       .getArgs()[cast<OpResult>(value).getResultNumber()],
                   domain, ranks, seen);
+  }
   if (auto collective = dyn_cast<comm::CollectiveOpInterface>(op))
     return makesEqual(collective, domain) ? Value() : value;
   if (auto wait = dyn_cast<comm::WaitOp>(op)) {
@@ -154,7 +182,7 @@ static Value origin(Value value, FlatSymbolRefAttr domain, RankValues &ranks,
   }
   if (auto weight = dyn_cast<comm::WeightOp>(op))
     return weight.getSplits() || ofEachRank(weight) ? value : Value();
-  if (isa<comm::RankOp>(op) || takesOwnPart(op) ||
+  if (isa<comm::RankOp>(op) || takesOwnPart(op) || drawsItsOwn(op) ||
       (!isMemoryEffectFree(op) && op->getNumRegions() == 0))
     return value;
   for (Value operand : op->getOperands())
@@ -170,14 +198,14 @@ static Value origin(Value value, FlatSymbolRefAttr domain, RankValues &ranks,
   return {};
 }
 
-Value originOfDifference(Value value, FlatSymbolRefAttr domain) {
+/// The value that may make `value` differ between the members of `domain`'s
+/// groups, or null when it is uniform.
+static Value originOfDifference(Value value, FlatSymbolRefAttr domain) {
   llvm::SmallPtrSet<void *, 16> seen;
   auto *parent = value.getParentRegion()->getParentOp();
   auto module = isa<ModuleOp>(parent) ? cast<ModuleOp>(parent)
                                       : parent->getParentOfType<ModuleOp>();
-  auto world =
-      module ? module->getAttrOfType<IntegerAttr>("comm.world") : IntegerAttr();
-  RankValues ranks(module, world ? world.getInt() : 0);
+  RankValues ranks(module, worldOf(module));
   return origin(value, domain, ranks, seen);
 }
 
@@ -194,6 +222,22 @@ SmallVector<Value> decidingValues(Operation *parent) {
   return deciding;
 }
 
+bool Reach::isEqual(Value value, comm::CollectiveOpInterface issue) {
+  auto asked = issue->getParentOfType<func::FuncOp>();
+  comm::DomainOp domain =
+      comm::lookupDomain(issue, issue.getCollectiveDomain());
+  if (!asked || !domain)
+    return false;
+  if (asked != function) {
+    auto module = asked->getParentOfType<ModuleOp>();
+    equality = std::make_shared<Equality>(module, worldOf(module),
+                                          Equality::Arguments::Whole);
+    equality->run(asked);
+    function = asked;
+  }
+  return equality->isEqual(value, domain);
+}
+
 Divergence Reach::of(comm::CollectiveOpInterface issue) {
   for (Operation *parent = issue->getParentOp();
        parent && !isa<func::FuncOp, ModuleOp>(parent);
@@ -203,7 +247,8 @@ Divergence Reach::of(comm::CollectiveOpInterface issue) {
     if (isNew)
       for (Value operand : decidingValues(parent))
         if (Value from =
-                originOfDifference(operand, issue.getCollectiveDomain())) {
+                originOfDifference(operand, issue.getCollectiveDomain());
+            from && !isEqual(operand, issue)) {
           entry->second = {parent, from};
           break;
         }
@@ -217,8 +262,8 @@ Divergence Reach::of(comm::CollectiveOpInterface issue) {
 // Data
 //===----------------------------------------------------------------------===//
 
-Equality::Equality(ModuleOp module, int64_t world)
-    : module(module), world(std::max<int64_t>(world, 1)),
+Equality::Equality(ModuleOp module, int64_t world, Arguments arguments)
+    : module(module), world(std::max<int64_t>(world, 1)), arguments(arguments),
       wholeArguments(module->hasAttr("comm.mesh") || world <= 1) {
   intern(Labels(this->world, 0));
   Labels each(this->world);
@@ -326,15 +371,59 @@ Equality::Id Equality::bySplits(ArrayAttr splits) {
   return id;
 }
 
+/// By the part of a value that a sharding gives each rank.
+Equality::Id Equality::byParts(DenseI64ArrayAttr parts) {
+  if (static_cast<int64_t>(parts.size()) != world)
+    return different;
+  llvm::DenseMap<int64_t, uint32_t> names;
+  Labels labels;
+  for (int64_t part : parts.asArrayRef())
+    labels.push_back(names.try_emplace(part, names.size()).first->second);
+  return intern(std::move(labels));
+}
+
 /// Inputs are what each rank was given. They are equal where the partitioner
 /// says so, or whoever made the module (`comm.replicated`).
 Equality::Id Equality::ofArgument(func::FuncOp function, unsigned index) {
+  if (auto parts =
+          function.getArgAttrOfType<DenseI64ArrayAttr>(index, "comm.parts"))
+    return byParts(parts);
   if (auto splits =
           function.getArgAttrOfType<ArrayAttr>(index, "comm.sharding"))
     return bySplits(splits);
-  if (wholeArguments || function.getArgAttr(index, "comm.replicated"))
+  if (wholeArguments || arguments == Arguments::Whole ||
+      function.getArgAttr(index, "comm.replicated"))
     return kSame;
   return different;
+}
+
+/// A value where it becomes each device's own, or one value again.
+std::optional<Equality::Id> Equality::ofChangedView(Operation &op) {
+  bool own = takesOwnPart(&op);
+  if (!own && !makesWhole(&op))
+    return std::nullopt;
+  Id id = kSame;
+  for (Value operand : op.getOperands())
+    id = meet(id, get(operand));
+  auto parts = op.getAttrOfType<DenseI64ArrayAttr>("parts");
+  auto copies = op.getAttrOfType<DenseI64ArrayAttr>("copies");
+  if (own)
+    return parts ? meet(id, byParts(parts)) : different;
+  if (!parts || !copies || static_cast<int64_t>(parts.size()) != world ||
+      static_cast<int64_t>(copies.size()) != world ||
+      arguments != Arguments::Whole)
+    return id;
+  // As a gather would leave it: each copy of the whole is made of one copy of
+  // each part.
+  std::map<int64_t, std::map<int64_t, uint32_t>> wholes;
+  for (int64_t rank = 0; rank < world; ++rank)
+    wholes[copies[rank]][parts[rank]] = table[id][rank];
+  std::map<std::map<int64_t, uint32_t>, uint32_t> names;
+  Labels labels(world);
+  for (int64_t rank = 0; rank < world; ++rank)
+    labels[rank] =
+        names.try_emplace(wholes[copies[rank]], names.size()).first->second;
+  return intern(std::move(labels));
 }
 
 Equality::Id Equality::ofCollective(comm::CollectiveOpInterface op) {
@@ -411,6 +500,8 @@ void Equality::run(func::FuncOp function) {
   started.clear();
   if (function.isExternal())
     return;
+  RankValues ranks(module, world);
+  rankValues = &ranks;
   for (Block &block : function.getBody())
     for (BlockArgument argument : block.getArguments())
       (void)set(argument, block.isEntryBlock()
@@ -418,6 +509,7 @@ void Equality::run(func::FuncOp function) {
                               : different);
   for (Block &block : function.getBody())
     (void)visit(block);
+  rankValues = nullptr;
 }
 
 bool Equality::visit(Block &block) {
@@ -461,8 +553,21 @@ bool Equality::visit(Operation &op) {
                       scf::ExecuteRegionOp>(op);
   if (controls)
     return visitRegions(op);
-  if (!isMemoryEffectFree(&op) || isRandom(&op) || takesOwnPart(&op))
+  if (std::optional<Id> id = ofChangedView(op))
+    return all(*id);
+  if (!isMemoryEffectFree(&op) || isRandom(&op))
     return all(different);
+  // A number that follows from the rank alone may be the same where the ranks
+  // are not: a place along an axis of the mesh.
+  if (op.getNumResults() == 1 && op.getNumRegions() == 0)
+    if (const RankValues::Values *values = rankValues->of(op.getResult(0));
+        values && !llvm::is_contained(*values, RankValues::kUnknown)) {
+      llvm::DenseMap<int64_t, uint32_t> names;
+      Labels labels;
+      for (int64_t value : *values)
+        labels.push_back(names.try_emplace(value, names.size()).first->second);
+      return all(intern(std::move(labels)));
+    }
   Id id = kSame;
   for (Value operand : op.getOperands())
     id = meet(id, get(operand));

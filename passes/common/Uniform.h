@@ -17,11 +17,14 @@
 #define CONCORD_PASSES_COMMON_UNIFORM_H
 
 #include "comm/Comm.h"
+#include "common/RankValues.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <vector>
 
 namespace concord {
@@ -30,33 +33,19 @@ namespace concord {
 /// regions of `parent` run.
 mlir::SmallVector<mlir::Value> decidingValues(mlir::Operation *parent);
 
-/// The value that may make `value` differ between the members of `domain`'s
-/// groups, or null when it is uniform.
-mlir::Value originOfDifference(mlir::Value value,
-                               mlir::FlatSymbolRefAttr domain);
-
-/// A condition or loop around an issue that its members may not agree on.
-struct Divergence {
-  mlir::Operation *parent = nullptr; ///< null: all members reach the issue
-  mlir::Value origin;
-};
-/// Remembers what it found out about each condition and loop.
-class Reach {
-public:
-  Divergence of(comm::CollectiveOpInterface issue);
-
-private:
-  llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, Divergence>
-      known;
-};
-
 /// Which ranks hold the same bits of each tensor and scalar of a function: a
 /// partition of the ranks per value, found in one forward walk (loops to a
 /// fixed point). The partition is in terms of classes: ranks of one class are
 /// equal, nothing is said of others.
 class Equality {
 public:
-  Equality(mlir::ModuleOp module, int64_t world);
+  /// What an argument of the entry that nothing is said of holds.
+  enum class Arguments {
+    PerRank, ///< what each rank was given
+    Whole    ///< the same everywhere, for questions of control
+  };
+  Equality(mlir::ModuleOp module, int64_t world,
+           Arguments arguments = Arguments::PerRank);
   void run(mlir::func::FuncOp function);
 
   /// Whether all members of each group of `domain` hold the same bits.
@@ -76,7 +65,9 @@ private:
   bool set(mlir::Value value, Id id);
   Id byGroupRank(comm::DomainOp domain);
   Id bySplits(mlir::ArrayAttr splits);
+  Id byParts(mlir::DenseI64ArrayAttr parts);
   Id ofArgument(mlir::func::FuncOp function, unsigned index);
+  std::optional<Id> ofChangedView(mlir::Operation &op);
   Id ofCollective(comm::CollectiveOpInterface op);
   const std::vector<std::pair<int32_t, int32_t>> &
   placesOf(comm::DomainOp domain);
@@ -86,8 +77,10 @@ private:
 
   mlir::ModuleOp module;
   int64_t world;
-  bool wholeArguments; ///< the partitioner made the module
-  Id different;        ///< every rank a class of its own
+  Arguments arguments;
+  bool wholeArguments;              ///< the partitioner made the module
+  RankValues *rankValues = nullptr; ///< while the function is walked
+  Id different;                     ///< every rank a class of its own
   std::vector<Labels> table;
   std::map<Labels, Id> ids;
   llvm::DenseMap<std::pair<Id, Id>, Id> meets;
@@ -97,6 +90,27 @@ private:
   llvm::DenseMap<mlir::Operation *, std::vector<std::pair<int32_t, int32_t>>>
       places;
   llvm::DenseMap<std::pair<mlir::Operation *, Id>, Id> combined;
+};
+
+/// A condition or loop around an issue that its members may not agree on.
+struct Divergence {
+  mlir::Operation *parent = nullptr; ///< null: all members reach the issue
+  mlir::Value origin;
+};
+/// Remembers what it found out about each condition and loop.
+class Reach {
+public:
+  Divergence of(comm::CollectiveOpInterface issue);
+
+private:
+  bool isEqual(mlir::Value value, comm::CollectiveOpInterface issue);
+
+  llvm::DenseMap<std::pair<mlir::Operation *, mlir::Attribute>, Divergence>
+      known;
+  /// Of the function that was asked about last, where a search for an origin
+  /// found one.
+  std::shared_ptr<Equality> equality; ///< a pass that is copied holds one
+  mlir::Operation *function = nullptr;
 };
 
 } // namespace concord

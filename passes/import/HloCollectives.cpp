@@ -365,7 +365,8 @@ HloCollectives::reductionOf(const hlo::Instruction &op) {
     // In a partly manual computation JAX says of the sum too how it is sharded.
     bool passes = root.opcode == "convert" || root.opcode == "copy" ||
                   root.opcode == "bitcast" ||
-                  root.opcode == "sdy.sharding_constraint";
+                  root.opcode == "sdy.sharding_constraint" ||
+                  root.attribute("custom_call_target") == "\"Sharding\"";
     if (!passes || root.operands.size() != 1)
       break;
     at = root.operands.front();

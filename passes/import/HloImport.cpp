@@ -107,6 +107,10 @@ private:
                StringAttr key);
   uint32_t calledBy(const hlo::Instruction &op, std::string_view key);
   bool isPureCall(const hlo::Instruction &op);
+  bool isScalarFusion(const Frame &frame, const hlo::Instruction &op);
+  std::pair<DenseI64ArrayAttr, DenseI64ArrayAttr>
+  partsOf(const hlo::Instruction &op, StringRef sharding);
+  void findView();
   Value scalar(const hlo::Instruction &op, Value tensor);
 
   MLIRContext *context;
@@ -123,6 +127,7 @@ private:
   llvm::StringSet<> pureCalls;
   uint64_t operations = 0;
   int64_t opaqueCalls = 0;
+  bool globalView = false; ///< of the entry computation
 };
 
 } // namespace
@@ -222,6 +227,82 @@ bool Importer::isPureCall(const hlo::Instruction &op) {
   return pureCalls.contains(target.trim('"'));
 }
 
+static bool changesView(const hlo::Instruction &op) {
+  StringRef target = ref(op.attribute("custom_call_target")).trim('"');
+  return op.opcode == "sdy.global_to_local" ||
+         op.opcode == "sdy.local_to_global" ||
+         target == "SPMDFullToShardShape" || target == "SPMDShardToFullShape";
+}
+
+/// Where values become one device's own somewhere, they are the whole program's
+/// before: what the entry's shardings split is one value still.
+void Importer::findView() {
+  for (const hlo::Computation &computation : source.computations)
+    globalView |= llvm::any_of(computation.instructions, changesView);
+}
+
+/// Two numbers for each rank: which part it holds of what `op` yields, and
+/// which copy of that part. Null when it is not known.
+std::pair<DenseI64ArrayAttr, DenseI64ArrayAttr>
+Importer::partsOf(const hlo::Instruction &op, StringRef sharding) {
+  std::vector<std::vector<int64_t>> groups;
+  try {
+    std::string_view named = op.attribute("parts");
+    groups = named.empty() ? hlo::sameParts({sharding.data(), sharding.size()})
+                           : hlo::parseGroups(named);
+  } catch (const hlo::Error &) {
+    // A sharding only sharpens what is known.
+    return {};
+  }
+  int64_t partitions = collectives.partitionCount();
+  std::vector<int64_t> part(partitions, -1), copy(partitions, 0);
+  int64_t covered = 0, copies = 1;
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    copies = std::max<int64_t>(copies, group.size());
+    for (auto [which, device] : llvm::enumerate(group)) {
+      if (device >= partitions || part[device] >= 0)
+        return {};
+      part[device] = number;
+      copy[device] = which;
+      ++covered;
+    }
+  }
+  if (covered != partitions)
+    return {};
+  // Replicas are given their own data.
+  SmallVector<int64_t> partOfRank, copyOfRank;
+  int64_t parts = groups.size();
+  for (int64_t rank = 0; rank < collectives.world(); ++rank) {
+    int64_t replica = rank / partitions, device = rank % partitions;
+    partOfRank.push_back(replica * parts + part[device]);
+    copyOfRank.push_back(replica * copies + copy[device]);
+  }
+  return {builder.getDenseI64ArrayAttr(partOfRank),
+          builder.getDenseI64ArrayAttr(copyOfRank)};
+}
+
+/// Arithmetic on single integers, and look-ups in tables of them, that a
+/// compiler fused: which branch a device takes, how often a loop runs. Taken
+/// apart, it can be followed.
+bool Importer::isScalarFusion(const Frame &frame, const hlo::Instruction &op) {
+  auto isInteger = [&](const hlo::Shape &shape) {
+    return shape.kind == hlo::Shape::Kind::Array && shape.numElements() == 1 &&
+           hloElementType(context, ref(shape.element)).isInteger();
+  };
+  const auto &list = source.computations[frame.computation].instructions;
+  auto isTable = [&](const hlo::Instruction &operand) {
+    return operand.opcode == "constant" && operand.shape.dims.size() == 1;
+  };
+  return op.opcode == "fusion" && op.called.size() == 1 &&
+         llvm::all_of(op.operands,
+                      [&](uint32_t i) {
+                        return isInteger(list[i].shape) || isTable(list[i]);
+                      }) &&
+         (op.shape.kind == hlo::Shape::Kind::Tuple
+              ? llvm::all_of(op.shape.elements, isInteger)
+              : isInteger(op.shape));
+}
+
 Value Importer::scalar(const hlo::Instruction &op, Value tensor) {
   return tensor::ExtractOp::create(builder, locOf(op), tensor, ValueRange());
 }
@@ -261,11 +342,23 @@ LogicalResult Importer::compute(Frame &frame, uint32_t index) {
     return failure();
   Location loc = locOf(op);
   StringRef code = ref(op.opcode);
+  SmallVector<Type> types;
+  leafTypes(op.shape, types);
+  // Taken as it is: a change of view says that devices hold different values.
+  if (ref(op.attribute("custom_call_target")).trim('"') ==
+          "SPMDFullToShardShape" &&
+      op.operands.size() == 1 &&
+      ref(source.computations[frame.computation]
+              .instructions[op.operands.front()]
+              .attribute("sharding"))
+          .starts_with("{replicated") &&
+      TypeRange(ValueRange(operands)) == TypeRange(types)) {
+    frame.values[index].assign(operands.begin(), operands.end());
+    return success();
+  }
   if (code == "partition-id" || code == "replica-id")
     operands.push_back(comm::RankOp::create(
         builder, loc, builder.getIndexType(), collectives.worldDomain()));
-  SmallVector<Type> types;
-  leafTypes(op.shape, types);
   hlo::Cost cost = hlo::costOf(source, frame.computation, index);
   auto number = [&](uint64_t value) {
     return value ? builder.getI64IntegerAttr(static_cast<int64_t>(
@@ -287,18 +380,36 @@ LogicalResult Importer::compute(Frame &frame, uint32_t index) {
       nullptr, nullptr, touches ? builder.getUnitAttr() : nullptr,
       builder.getStringAttr(ref(op.name)));
   describe(made, op);
+  if (changesView(op)) {
+    // The view that is left behind of a value on its way in, else the new one.
+    const hlo::Instruction &whole =
+        name == "SPMDFullToShardShape" && op.operands.size() == 1
+            ? source.computations[frame.computation]
+                  .instructions[op.operands.front()]
+            : op;
+    auto [parts, copies] = partsOf(op, ref(whole.attribute("sharding")));
+    if (parts) {
+      made->setAttr("parts", parts);
+      made->setAttr("copies", copies);
+    }
+  }
   llvm::append_range(frame.values[index], made.getResults());
   return success();
 }
 
 /// What passes want to know of an opaque instruction beside its cost: which
 /// part a rank takes (a table looked up by the partition's number, or a fixed
-/// place).
+/// place), and how integers are compared.
 void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
   StringRef code = ref(op.opcode);
   if (code == "partition-id" || code == "replica-id") {
     made->setAttr("partitions",
                   builder.getI64IntegerAttr(collectives.partitionCount()));
+    return;
+  }
+  if (code == "compare") {
+    made->setAttr("direction",
+                  builder.getStringAttr(ref(op.attribute("direction"))));
     return;
   }
   auto type = made.getNumResults() == 1
@@ -328,7 +439,8 @@ void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
   }
   // Large tables are written `{...}`.
   auto element = dyn_cast<IntegerType>(type.getElementType());
-  if (code != "constant" || !element || element.getWidth() < 8 ||
+  if (code != "constant" || !element ||
+      (element.getWidth() < 8 && element.getWidth() != 1) ||
       type.getRank() > 1 || type.getNumElements() > hlo::kMaxRanks)
     return;
   SmallVector<StringRef> numbers;
@@ -338,6 +450,12 @@ void Importer::describe(comm::ComputeOp made, const hlo::Instruction &op) {
   SmallVector<APInt> values;
   for (StringRef number : numbers) {
     int64_t value = 0;
+    if (element.getWidth() == 1) {
+      if (number.trim() != "true" && number.trim() != "false")
+        return;
+      values.push_back(APInt(1, number.trim() == "true"));
+      continue;
+    }
     if (number.trim().getAsInteger(10, value) ||
         !(element.isUnsigned()
               ? value >= 0 && llvm::isUIntN(element.getWidth(), value)
@@ -766,7 +884,9 @@ LogicalResult Importer::instruction(Frame &frame, uint32_t index) {
     return conditional(frame, index);
   if (code == "call" ||
       (code == "fusion" &&
-       llvm::any_of(op.called, [&](uint32_t c) { return communicates[c]; }))) {
+       (isScalarFusion(frame, op) || llvm::any_of(op.called, [&](uint32_t c) {
+          return communicates[c];
+        })))) {
     if (op.called.size() != 1)
       return fail(op) << "needs one computation";
     return inlineCall(frame, index, op.called.front());
@@ -814,6 +934,19 @@ FailureOr<Leaves> Importer::computation(uint32_t index,
   return std::move(frame.values[body.root]);
 }
 
+/// `{{a},{b}}` as `{a}` and `{b}`.
+static SmallVector<StringRef> braced(StringRef text) {
+  SmallVector<StringRef> parts;
+  unsigned depth = 0;
+  size_t from = 0;
+  for (size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '{' && ++depth == 2)
+      from = i;
+    else if (text[i] == '}' && depth > 0 && depth-- == 2)
+      parts.push_back(text.slice(from, i + 1));
+  return parts;
+}
+
 OwningOpRef<ModuleOp> Importer::run() {
   for (const char *name : kPureCustomCalls)
     pureCalls.insert(name);
@@ -823,6 +956,7 @@ OwningOpRef<ModuleOp> Importer::run() {
     computations[ref(computation.name)] = i;
   if (failed(findCommunication()))
     return {};
+  findView();
   OwningOpRef<ModuleOp> owner =
       ModuleOp::create(builder, builder.getUnknownLoc());
   module = *owner;
@@ -852,12 +986,19 @@ OwningOpRef<ModuleOp> Importer::run() {
     for (size_t i = 0; i < types.size(); ++i, ++next) {
       function.setArgAttr(next, "comm.name",
                           builder.getStringAttr(ref(op.name)));
-      // Which part a rank holds is not needed, only that ranks differ.
       StringRef sharding = ref(op.attribute("sharding"));
-      if (!sharding.empty() && !sharding.contains("{replicated}"))
-        function.setArgAttr(next, "comm.sharding", builder.getArrayAttr({}));
-      else if (!sharding.empty())
+      // A tuple has a list of them.
+      if (op.shape.kind == hlo::Shape::Kind::Tuple) {
+        SmallVector<StringRef> each = braced(sharding);
+        sharding = each.size() == types.size() ? each[i] : sharding;
+      }
+      if (sharding.starts_with("{replicated")) {
         function.setArgAttr(next, "comm.replicated", builder.getUnitAttr());
+      } else if (!sharding.empty() && !globalView) {
+        function.setArgAttr(next, "comm.sharding", builder.getArrayAttr({}));
+        if (DenseI64ArrayAttr parts = partsOf(op, sharding).first)
+          function.setArgAttr(next, "comm.parts", parts);
+      }
       leaves.push_back(body->getArgument(next));
     }
     parameters.push_back(std::move(leaves));

@@ -361,7 +361,7 @@ LogicalResult verifyRoundtrip(ModuleOp module) {
 
 /// The members of a program with bounded dimensions, and what owns them.
 struct BoundedProgram {
-  Members members;
+  FamilyMembers members;
   SmallVector<OwningOpRef<ModuleOp>> owners;
   OwningOpRef<ModuleOp> text; ///< where they were read from MLIR
 
@@ -479,7 +479,7 @@ LogicalResult runBounded(MLIRContext &context, const CompileOptions &options,
   if (emit == "hlo")
     return fail(
         "--emit=hlo needs fixed dimensions; fix them with --dim NAME=N");
-  Members &members = program.members;
+  FamilyMembers &members = program.members;
   const bool artefact = emit == "so" || emit == "obj";
   StringRef stem =
       llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);

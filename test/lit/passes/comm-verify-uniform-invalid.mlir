@@ -122,3 +122,48 @@ module attributes {comm.world = 2 : i64} {
     return
   }
 }
+
+// -----
+
+// What a loop counts depends on how often it ran.
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  // expected-note @below {{the value comes from here}}
+  func.func @count(%x: tensor<1xindex> {comm.sharding = []}) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %limit = tensor.extract %x[%c0] : tensor<1xindex>
+    %n = scf.while (%i = %c0) : (index) -> index {
+      %more = arith.cmpi ult, %i, %limit : index
+      scf.condition(%more) %i : index
+    } do {
+    ^bb0(%i: index):
+      %next = arith.addi %i, %c1 : index
+      scf.yield %next : index
+    }
+    // expected-note @below {{and decides here}}
+    scf.for %i = %c0 to %n step %c1 {
+      // expected-error @below {{on @tp is under a loop that may differ between the members of its group}}
+      comm.barrier @tp
+    }
+    return
+  }
+}
+
+// -----
+
+// HLO's plain generator draws on every device anew.
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @drawn() {
+    // expected-note @below {{the value comes from here}}
+    %x = comm.compute "rng"() : () -> tensor<i1>
+    %p = tensor.extract %x[] : tensor<i1>
+    // expected-note @below {{and decides here}}
+    scf.if %p {
+      // expected-error @below {{on @tp is under a condition that may differ between the members of its group}}
+      comm.barrier @tp
+    }
+    return
+  }
+}

@@ -76,4 +76,55 @@ module attributes {comm.world = 4 : i64} {
     }
     return
   }
+
+  // What follows from the rank alone is followed for every rank: here a place along
+  // the other axis, through shifts, masks, comparisons and choices.
+  func.func @place() {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %rank = comm.rank @all
+    %row = arith.shrui %rank, %c1 : index
+    %low = arith.andi %row, %c1 : index
+    %first = arith.cmpi eq, %low, %c0 : index
+    scf.if %first {
+      comm.barrier @tp
+    }
+    %in = arith.cmpi ult, %rank, %c2 : index
+    %out = arith.cmpi uge, %rank, %c2 : index
+    %n = arith.select %in, %c1, %c2 : index
+    scf.for %i = %c0 to %n step %c1 {
+      comm.barrier @tp
+    }
+    %either = arith.ori %in, %out : i1
+    scf.if %either {
+      comm.barrier @all
+    }
+    return
+  }
+
+  // Both of a row were given the same.
+  func.func @parts(%x: tensor<1xi1> {comm.sharding = [], comm.parts = array<i64: 0, 0, 1, 1>}) {
+    %c0 = arith.constant 0 : index
+    %p = tensor.extract %x[%c0] : tensor<1xi1>
+    scf.if %p {
+      comm.barrier @tp
+    }
+    return
+  }
+
+  // Summed over rows, then columns: equal everywhere.
+  comm.domain @dp groups([[0, 2], [1, 3]])
+  func.func @twice(%x: tensor<1xf32> {comm.sharding = [#comm.split<dim = 0, outer = 1, domain = @all>]}) {
+    %c0 = arith.constant 0 : index
+    %zero = arith.constant 0.0 : f32
+    %r = comm.all_reduce @tp sum ins(%x : tensor<1xf32>) outs(%x : tensor<1xf32>) -> tensor<1xf32>
+    %s = comm.all_reduce @dp sum ins(%r : tensor<1xf32>) outs(%r : tensor<1xf32>) -> tensor<1xf32>
+    %v = tensor.extract %s[%c0] : tensor<1xf32>
+    %p = arith.cmpf ogt, %v, %zero : f32
+    scf.if %p {
+      comm.barrier @all
+    }
+    return
+  }
 }

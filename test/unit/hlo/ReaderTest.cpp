@@ -166,6 +166,29 @@ TEST(HloReader, GroupsExplicitAndIota) {
     EXPECT_THROW(parseGroups(bad), Error) << bad;
 }
 
+TEST(HloReader, SameParts) {
+  using V = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(sameParts("{devices=[2,2]<=[4]}"), (V{{0}, {1}, {2}, {3}}));
+  EXPECT_EQ(sameParts("{devices=[2,1,4]<=[8] last_tile_dim_replicate}"),
+            (V{{0, 1, 2, 3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(sameParts("{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}"),
+            (V{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+  // Devices of a manual axis hold their own; copies are last in the list.
+  EXPECT_EQ(sameParts("{devices=[1,2,2]<=[4] last_tile_dims={manual, "
+                      "replicated}}"),
+            (V{{0, 1}, {2, 3}}));
+  EXPECT_EQ(sameParts("{devices=[2,2]0,2,1,3 last_tile_dim_replicate}"),
+            (V{{0, 2}, {1, 3}}));
+  for (const char *bare : {"", "{replicated}", "{manual}", "{maximal device=3}",
+                           "{{replicated},{manual}}"})
+    EXPECT_EQ(sameParts(bare), V{}) << bare;
+  for (const char *bad :
+       {"{devices=[2,2]<=[8]}", "{devices=[2,2]0,1,2}", "{devices=[0]<=[0]}",
+        "{devices=[2]<=[2] last_tile_dims={manual, replicated}}",
+        "{devices=[2]<=[2] last_tile_dims={odd}}", "{devices=[4]<=[2,2]T(0)}"})
+    EXPECT_THROW(sameParts(bad), Error) << bad;
+}
+
 TEST(HloReader, GroupsAlongMeshAxes) {
   using V = std::vector<std::vector<int64_t>>;
   EXPECT_EQ(parseGroups("mesh['a'=2,'b'=4] {'b'}"),

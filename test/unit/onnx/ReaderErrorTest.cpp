@@ -223,7 +223,8 @@ TEST(BadNode, DataThatMustBeKnown) {
                  "m.onnx: node 'r' (Reshape, opset 17): the result's shape "
                  "depends on operand 1 ('shape'), which is not known at "
                  "compile time; 'target' is computed from input n; bind that "
-                 "to data with --const n=FILE");
+                 "to data with --const n=FILE, or export the model so that no "
+                 "shape depends on data (docs/onnx.md)");
     EXPECT_EQ(error.inputs, std::vector<std::string>{"n"});
   }
 }

@@ -114,6 +114,14 @@ Module parse(std::string text, const std::string &path);
 constexpr int64_t kMaxRanks = 1 << 20;
 std::vector<std::vector<int64_t>> parseGroups(std::string_view text);
 
+/// The devices that hold the same part of an array of this sharding, one group
+/// for each part: of `{devices=[2,1,4]<=[8] last_tile_dim_replicate}` {0,1,2,3}
+/// and {4,5,6,7}. Tiles written as `devices=[2,2]0,2,1,3` are read, too, and
+/// `last_tile_dims={manual, replicated}`. Empty for `{replicated}` and for
+/// whatever else does not tell parts apart by device. Throws Error without a
+/// position when tiles and devices do not agree; at most `kMaxRanks` devices.
+std::vector<std::vector<int64_t>> sameParts(std::string_view sharding);
+
 /// `{1,0}` or `{}` as numbers. Throws Error without a position.
 std::vector<int64_t> parseIntegers(std::string_view text);
 
