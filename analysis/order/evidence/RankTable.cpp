@@ -13,6 +13,7 @@
 #include "Value.h"
 #include "concord/order/Evidence.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <map>
 #include <set>
@@ -62,16 +63,27 @@ struct Checker {
   }
 };
 
+/// An address of the fabric: hexadecimal digits, with or without colons.
+bool validFabricAddress(const std::string &text) {
+  return !text.empty() &&
+         text.find_first_not_of("0123456789abcdefABCDEF:") == std::string::npos;
+}
+
 struct Row {
   int64_t rank = -1;
-  std::string server, device;
+  std::string server, device, superDevice;
   std::vector<std::string> addresses;
+  std::vector<std::string> fabricAddresses;
 };
 
 void checkRows(const std::vector<Row> &rows, Checker &c) {
   std::map<int64_t, size_t> byRank;
   std::map<std::pair<std::string, std::string>, int64_t> byDevice;
   std::map<std::string, int64_t> byAddress;
+  auto reachable = [](const Row &r) {
+    return !r.addresses.empty() || !r.fabricAddresses.empty();
+  };
+  bool addressed = std::any_of(rows.begin(), rows.end(), reachable);
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row &r = rows[i];
     if (r.rank < 0) {
@@ -104,8 +116,17 @@ void checkRows(const std::vector<Row> &rows, Checker &c) {
                   "'",
               "the device number is not a number",
               "use the local device number", {rank});
-    for (const std::string &a : r.addresses) {
-      if (!validAddress(a)) {
+    if (addressed && !reachable(r))
+      c.fault("address-missing",
+              "rank " + std::to_string(r.rank) +
+                  " has no address, and others have",
+              "peers cannot reach it: they wait until they time out",
+              "enter the address of the device's own interface", {rank});
+    std::vector<std::string> all = r.addresses;
+    all.insert(all.end(), r.fabricAddresses.begin(), r.fabricAddresses.end());
+    for (size_t k = 0; k < all.size(); ++k) {
+      const std::string &a = all[k];
+      if (k < r.addresses.size() ? !validAddress(a) : !validFabricAddress(a)) {
         c.fault("address-invalid",
                 "rank " + std::to_string(r.rank) + " has the address '" + a +
                     "'",
@@ -167,6 +188,8 @@ void readTable(const Document &doc, const Node *root, const Node *servers,
                       address = textOf(doc.member(a, "addr"));
           if (type == "IPV4" || type == "IPV6")
             row.addresses.push_back(address);
+          else if (type == "EID")
+            row.fabricAddresses.push_back(address);
         }
       }
       rows.push_back(std::move(row));
@@ -195,12 +218,16 @@ void readTable(const Document &doc, const Node *root, const Node *servers,
               "the table was read before its generator had finished",
               "wait for status 'completed'");
     std::set<std::string> ids;
-    std::set<std::string> pods;
+    std::map<std::string, std::string> pods; ///< of each server
     for (const Node *s = doc.first(servers); s; s = doc.next(s)) {
       std::string server = textOf(doc.member(s, "server_id"));
       if (!ids.insert(server).second)
         c.fault("server-twice", "server " + server + " is listed twice",
                 "its devices appear twice", "one entry per server");
+      if (!doc.first(doc.member(s, "device")))
+        c.fault("server-without-devices",
+                "server " + server + " lists no device", "its ranks never join",
+                "list its devices, or leave it out");
       for (const Node *d = doc.first(doc.member(s, "device")); d;
            d = doc.next(d)) {
         Row row;
@@ -210,8 +237,8 @@ void readTable(const Document &doc, const Node *root, const Node *servers,
         std::string ip = textOf(doc.member(d, "device_ip"));
         if (!ip.empty())
           row.addresses.push_back(ip);
-        if (version == "1.2" &&
-            textOf(doc.member(d, "super_device_id")).empty())
+        row.superDevice = textOf(doc.member(d, "super_device_id"));
+        if (version == "1.2" && row.superDevice.empty())
           c.fault("super-device-missing",
                   "rank " + std::to_string(row.rank) +
                       " has no super_device_id",
@@ -231,11 +258,35 @@ void readTable(const Document &doc, const Node *root, const Node *servers,
                       " names server " + server + ", which is not listed",
                   "the pod list and the server list disagree",
                   "list every server once");
-        if (!pods.insert(server).second)
+        if (!pods.try_emplace(server, textOf(doc.member(pod, "super_pod_id")))
+                 .second)
           c.fault("pod-server-twice",
                   "server " + server + " is in two super pods",
                   "a server belongs to one pod", "list every server once");
       }
+    if (!pods.empty())
+      for (const std::string &server : ids)
+        if (!pods.count(server))
+          c.fault("pod-server-missing",
+                  "server " + server + " is in no super pod",
+                  "the pod list and the server list disagree",
+                  "list every server once");
+    // Numbered within a pod.
+    std::map<std::pair<std::string, std::string>, int64_t> superDevices;
+    for (const Row &row : rows) {
+      auto pod = pods.find(row.server);
+      auto [first, fresh] = superDevices.try_emplace(
+          {pod == pods.end() ? std::string() : pod->second, row.superDevice},
+          row.rank);
+      if (!fresh && !row.superDevice.empty())
+        c.fault("super-device-twice",
+                "super_device_id " + row.superDevice + " is given to ranks " +
+                    std::to_string(first->second) + " and " +
+                    std::to_string(row.rank),
+                "peers reach the wrong device",
+                "one super_device_id per device of a super pod",
+                {Rank(std::clamp<int64_t>(row.rank, 0, INT32_MAX))});
+    }
   }
   checkRows(rows, c);
   job.notes.push_back(path + ": rank table " + version + ", " +

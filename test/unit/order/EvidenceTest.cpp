@@ -461,6 +461,79 @@ TEST(RankTables, OneTablePerGroup) {
   EXPECT_NE(bad.tableFindings[0].title.find("group 1"), std::string::npos);
 }
 
+/// The ids of what is wrong in a table, in order.
+std::vector<std::string> faultsOf(const std::string &table) {
+  Job job;
+  std::string error;
+  EXPECT_TRUE(readRankTable(table, "t.json", job, error)) << error;
+  std::vector<std::string> ids;
+  for (const Finding &f : job.tableFindings)
+    ids.push_back(f.id);
+  return ids;
+}
+
+TEST(RankTables, SuperPods) {
+  auto device = [](int rank, const std::string &superDevice) {
+    return R"({"device_id":")" + std::to_string(rank % 2) +
+           R"(","device_ip":"10.0.0.)" + std::to_string(rank + 1) +
+           R"(","super_device_id":")" + superDevice + R"(","rank_id":")" +
+           std::to_string(rank) + R"("})";
+  };
+  auto server = [](const std::string &id, const std::string &devices) {
+    return R"({"server_id":")" + id + R"(","device":[)" + devices + "]}";
+  };
+  auto pod = [](const std::string &id, const std::string &of) {
+    return R"({"super_pod_id":")" + id + R"(","server_list":[{"server_id":")" +
+           of + R"("}]})";
+  };
+  auto table = [](const std::string &servers, const std::string &pods) {
+    return R"({"version":"1.2","status":"completed","server_count":"2",)"
+           R"("server_list":[)" +
+           servers + R"(],"super_pod_list":[)" + pods + "]}";
+  };
+  std::string a = server("a", device(0, "7") + "," + device(1, "8"));
+  std::string b = server("b", device(2, "7") + "," + device(3, "8"));
+  // Numbered within each pod.
+  EXPECT_EQ(faultsOf(table(a + "," + b, pod("0", "a") + "," + pod("1", "b"))),
+            std::vector<std::string>{});
+  EXPECT_EQ(faultsOf(table(
+                a + "," + server("b", device(2, "7") + "," + device(3, "7")),
+                pod("0", "a") + "," + pod("1", "b"))),
+            std::vector<std::string>{"super-device-twice"});
+  EXPECT_EQ(faultsOf(table(a + "," + b, pod("0", "a"))),
+            std::vector<std::string>{"pod-server-missing"});
+  EXPECT_EQ(faultsOf(table(a + "," + server("b", ""),
+                           pod("0", "a") + "," + pod("1", "b"))),
+            std::vector<std::string>{"server-without-devices"});
+}
+
+TEST(RankTables, EveryRankHasAnAddress) {
+  auto rank = [](int n, const std::string &levels) {
+    std::string number = std::to_string(n);
+    return R"({"rank_id":)" + number + R"(,"device_id":)" + number +
+           R"(,"local_id":)" + number + R"(,"level_list":[)" + levels + "]}";
+  };
+  auto level = [](const std::string &type, const std::string &address) {
+    return R"({"net_layer":0,"net_instance_id":"s","rank_addr_list":[)"
+           R"({"addr_type":")" +
+           type + R"(","addr":")" + address + R"(","ports":["0/0"]}]})";
+  };
+  auto table = [&](const std::string &second) {
+    return R"({"version":"2.0","rank_count":2,"rank_list":[)" +
+           rank(0, level("EID", "000000000000002000100000dfdf0001")) + "," +
+           rank(1, second) + "]}";
+  };
+  EXPECT_EQ(faultsOf(table(level("EID", "000000000000002000100000dfdf0002"))),
+            std::vector<std::string>{});
+  EXPECT_EQ(faultsOf(table(level("IPV4", "10.0.0.1"))),
+            std::vector<std::string>{});
+  EXPECT_EQ(faultsOf(table("")), std::vector<std::string>{"address-missing"});
+  EXPECT_EQ(faultsOf(table(level("EID", "none"))),
+            std::vector<std::string>{"address-invalid"});
+  EXPECT_EQ(faultsOf(table(level("EID", "000000000000002000100000dfdf0001"))),
+            std::vector<std::string>{"address-twice"});
+}
+
 TEST(Names, RankOfPath) {
   EXPECT_EQ(rankOfPath("a/nccl_trace_rank_12"), 12);
   EXPECT_EQ(rankOfPath("x/dump_3.json"), 3);
