@@ -24,6 +24,7 @@ struct Exchange {
   mlir::Value value;
   /// How it is split once it is made; the solver's choice when there is none.
   std::optional<sharding::Layout> layout;
+  bool moves = true; ///< false: only its layout is given
 };
 
 struct AxisOptions {
@@ -48,6 +49,11 @@ struct BoundProblem {
 /// values.
 void prepareProjections(mlir::func::FuncOp function,
                         const AxisOptions &options);
+
+/// Makes one computation on stacked parameters of experts that were exported
+/// one by one, where the axis divides their number and that of the tokens.
+/// Computes the same values.
+void stackExperts(mlir::func::FuncOp function, const AxisOptions &options);
 
 /// Brings mixtures of experts with stacked parameters into a form in which
 /// tokens are sent to the owners of their experts and what these make of them

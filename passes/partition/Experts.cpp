@@ -314,7 +314,7 @@ void exchange(Rewrite &rewrite, Mixture &m, int64_t parts,
     got = at.shaped("Expand", got, {parts, own, m.rows, width});
   }
   got = at.shaped("Reshape", got, {m.experts, m.rows, width});
-  exchanges.push_back({got, Layout::split(0)});
+  exchanges.push_back({got, Layout::split(0), /*moves=*/false});
   for (OpOperand *operand : m.operands) {
     // Between experts and width, rows may be seen as several dimensions.
     SmallVector<int64_t> shape(typeOf(operand->get()).getShape());
@@ -350,6 +350,7 @@ void exchange(Rewrite &rewrite, Mixture &m, int64_t parts,
 
 SmallVector<Exchange> prepareExperts(func::FuncOp function,
                                      const AxisOptions &options) {
+  stackExperts(function, options);
   SmallVector<NodeOp> nodes;
   function.walk([&](NodeOp op) { nodes.push_back(op); });
   Rewrite rewrite(function.getContext());

@@ -286,7 +286,7 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
   }
   for (const Exchange &exchange : options.exchanges) {
     TensorInfo &info = problem.tensors[bound.tensors.at(exchange.value)];
-    info.allToAll = true;
+    info.allToAll = exchange.moves;
     if (!exchange.layout)
       continue;
     info.fixed = true;

@@ -93,6 +93,8 @@ def test_experts_over_three_axes():
 def test_experts(name, mesh):
     """One and several experts a rank; and one exported expert by expert."""
     check_outputs(name, mesh, runs.outputs(name, mesh))
+    sent = [i for i in runs.plan(name, mesh) if i["kind"] == "all_to_all"]
+    assert len(sent) >= 2 * LAYERS, sent
 
 
 @pytest.mark.parametrize("name", ("bert_tiny", "mixtral_tiny", "resnet_tiny"))

@@ -412,6 +412,8 @@ TEST(Semantics, RandomGraphs) {
     SCOPED_TRACE(seed);
     Net net = randomNet(seed, seed % 2 ? 2 : 4, 3 + static_cast<int>(seed % 9));
     net.problem.allToAll = seed % 3 == 0;
+    for (size_t t = 0; t < net.problem.tensors.size(); ++t)
+      net.problem.tensors[t].allToAll = (seed + t) % 3 == 1;
     expectSame(net);
     if (HasFatalFailure())
       return;
