@@ -258,11 +258,15 @@ void removeDead(Graph &graph) {
       keep[n] |= id != kNoValue && live[id];
     if (!keep[n])
       continue;
-    // The number of results is part of what these mean.
-    if (node.opType == "Split" || node.opType == "If")
-      for (ValueId id : node.outputs)
-        if (id != kNoValue)
-          live[id] = 1;
+    // The number of results is part of what these mean; elsewhere the first one
+    // is never optional, though a router may want TopK's indices only.
+    size_t needed = node.opType == "Split" || node.opType == "If" ||
+                            node.opType == "DynamicQuantizeLinear"
+                        ? node.outputs.size()
+                        : 1;
+    for (size_t i = 0; i < needed; ++i)
+      if (node.outputs[i] != kNoValue)
+        live[node.outputs[i]] = 1;
     for (ValueId id : node.inputs)
       if (id != kNoValue)
         live[id] = 1;

@@ -266,6 +266,62 @@ def test_a_mask_that_is_looked_up_is_split_by_sequences(lookup, options, tmp_pat
                                rtol=1e-5, atol=1e-5)
 
 
+def routed_by_groups(g, groups=2, experts=4, inner=16):
+    """Experts chosen within the best group, as DeepSeek-V3 does: of the top of the
+    groups and of the experts only the indices are taken."""
+    scores = g.op("Sigmoid", g.op("MatMul", "x", g.weight(HIDDEN, experts)))
+    apart = g.op("Reshape", scores, g.ints(BATCH, SEQ, groups, experts // groups))
+    best, _ = g.op("TopK", apart, g.ints(2), results=2, axis=-1)
+    of_group = g.op("ReduceSum", best, g.ints(-1), keepdims=0)
+    _, group = g.op("TopK", of_group, g.ints(1), results=2, axis=-1)
+    none = g.value(np.zeros((BATCH, SEQ, groups), np.float32))
+    mask = g.op("ScatterElements", none, group,
+                g.value(np.ones((BATCH, SEQ, 1), np.float32)), axis=-1)
+    mask = g.op("Expand", g.op("Unsqueeze", mask, g.ints(-1)),
+                g.ints(BATCH, SEQ, groups, experts // groups))
+    mask = g.op("Reshape", mask, g.ints(BATCH, SEQ, experts))
+    allowed = g.op("Mul", scores, mask)
+    _, chosen = g.op("TopK", allowed, g.ints(2), results=2, axis=-1)
+    weights = g.op("GatherElements", scores, chosen, axis=-1)
+    dense = g.op("ScatterElements", g.value(np.zeros((BATCH, SEQ, experts), np.float32)),
+                 chosen, weights, axis=-1)
+    dense = g.op("Unsqueeze", g.op("Transpose", dense, perm=[2, 0, 1]), g.ints(-1))
+    x = g.op("Unsqueeze", "x", g.ints(0))
+    up = g.op("Relu", g.op("MatMul", x, g.weight(experts, 1, HIDDEN, inner)))
+    down = g.op("MatMul", up, g.weight(experts, 1, inner, HIDDEN))
+    return g.op("ReduceSum", g.op("Mul", down, dense), g.ints(0), keepdims=0)
+
+
+@pytest.mark.parametrize("options", (["--tp", 1], ["--tp", 2], ["--dp", 2], ["--pp", 2]),
+                         ids=lambda o: f"{o[0][2:]}{o[1]}")
+def test_a_router_that_takes_indices_only(options, tmp_path):
+    graph = Graph()
+    model = tmp_path / "m.onnx"
+    graph.save(model, routed_by_groups(graph))
+    x = graph.random.standard_normal((BATCH, SEQ, HIDDEN)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})[0]
+    np.save(tmp_path / "x.npy", x)
+    runs.tool("comm-run", model, *options, "--input", f"x={tmp_path / 'x.npy'}",
+              "--output-dir", tmp_path / "out")
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected,
+                               rtol=1e-5, atol=1e-5)
+
+
+def test_dynamic_quantisation_whose_zero_is_not_taken(tmp_path):
+    graph = Graph()
+    model = tmp_path / "m.onnx"
+    codes, scale, _ = graph.op("DynamicQuantizeLinear", "x", results=3)
+    graph.save(model, graph.op("Mul", graph.op("Cast", codes, to=TensorProto.FLOAT),
+                               scale))
+    x = graph.random.standard_normal((BATCH, SEQ, HIDDEN)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})[0]
+    np.save(tmp_path / "x.npy", x)
+    runs.tool("comm-run", model, "-n", 1, "--input", f"x={tmp_path / 'x.npy'}",
+              "--output-dir", tmp_path / "out")
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected,
+                               rtol=1e-5, atol=1e-5)
+
+
 def test_a_refusal_names_file_and_node(tmp_path):
     graph = Graph()
     model = tmp_path / "m.onnx"
