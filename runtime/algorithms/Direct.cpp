@@ -204,11 +204,12 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
     const char *from = static_cast<const char *>(r.in.base);
     auto pack = [&](uint64_t begin, uint64_t end) {
       void *target = payload + begin;
+      const Arithmetic &arithmetic = *op.comm->context->arithmetic;
       if (end - begin < 1024)
         std::memcpy(target, from + begin, end - begin);
       else
-        op.comm->context->arithmetic->spread(from + begin, &target, 1,
-                                             end - begin);
+        (packsPast(op) ? arithmetic.streamSpread : arithmetic.spread)(
+            from + begin, &target, 1, end - begin);
     };
     if (keepsOwnChunk(r)) {
       uint64_t own = r.chunk * uint64_t(op.comm->me);
@@ -217,6 +218,8 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
     } else {
       pack(0, bytes);
     }
+    if (packsPast(op))
+      streamFence();
     return;
   }
   View from = ownView(r.in), to = payloadView(payload, r.chunk);

@@ -33,13 +33,16 @@ enum class Progress : uint8_t { Blocked, Advanced, Done };
 Progress advanceCollective(Op &op, uint64_t quantum);
 /// Members that `op` still waits for, as a bit mask of group ranks.
 uint64_t missingMembers(const Op &op);
+/// Keep how `op` was done (Forms.cpp).
+void noteForm(const Op &op);
 /// How the last collective was done and why, in words.
 std::string formOf(const Comm &comm);
 /// Messages (P2p.cpp).
 Progress advanceMessage(Op &op, uint64_t quantum);
 uint64_t missingPeer(const Op &op);
 
-/// Check a request and fill what can be computed before it starts. Returns 0 or
+/// Check a request and fill what can be computed before it starts
+/// (Prepare.cpp). Returns 0 or
 /// INVALID_ARGUMENT; the communicator is unaffected.
 int32_t prepare(Op &op, Comm &comm);
 

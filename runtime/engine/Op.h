@@ -20,6 +20,7 @@
 #include "concord/plan.h"
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -104,6 +105,9 @@ struct Op {
   bool ownDone = false;  ///< what needs no peer was done before the gather
   bool claimed = false;  ///< whoever runs takes the next piece of the work
   bool busy = false;     ///< inside a kernel's step
+  /// Of the members that have published: what all and what any of them say
+  /// (Wire::flags).
+  uint32_t allSay = 0, anySays = 0;
   int32_t status = 0;
 
   uint64_t segment = 0;      ///< first byte, within a chunk, of this segment
@@ -111,9 +115,12 @@ struct Op {
   uint64_t position = 0;     ///< progress of Work
   int peerIndex = 0;         ///< progress of Work over peers
   int seen = 0;              ///< members found ready so far
-  uint64_t claimsEnd = 0;    ///< claimed: the count at which it is finished
-  uint64_t ticket = 0;       ///< point-to-point: number of the message
-  uint64_t part = 0;         ///< point-to-point: number of the part in flight
+  /// While blocked: what has to reach `watched`, or null.
+  const std::atomic<uint64_t> *watch = nullptr;
+  uint64_t watched = 0;
+  uint64_t claimsEnd = 0; ///< claimed: the count at which it is finished
+  uint64_t ticket = 0;    ///< point-to-point: number of the message
+  uint64_t part = 0;      ///< point-to-point: number of the part in flight
   uint64_t partBytes = 0;
   char *bounce = nullptr; ///< point-to-point: staging of a foreign source
   uint64_t bounceBytes = 0;

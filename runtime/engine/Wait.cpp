@@ -28,7 +28,7 @@
 using namespace concord;
 using namespace concord::rt;
 
-static constexpr uint32_t kSpinsAlone = 4000;
+static constexpr uint32_t kSpinsAlone = 8000;
 static constexpr uint32_t kSpinsShared = 4;
 // ns of yielding before sleeping. A rank that yields is still in the way of
 // those that have work, so it gives up sooner when there are more ranks than
@@ -127,6 +127,13 @@ bool Waiter::pause(const Op *op) {
   uint32_t spins = context.oversubscribed || far ? kSpinsShared : kSpinsAlone;
   if (rounds <= spins && !lazy) {
     relax();
+    // Alone, only the flag itself is looked at: less to do between two looks,
+    // and more of the core for a rank that shares it.
+    while (context.inFlight == 0 && op && op->watch && rounds < spins &&
+           op->watch->load(std::memory_order_relaxed) < op->watched) {
+      relax();
+      ++rounds;
+    }
     return false;
   }
   if (!slow || rounds == (lazy ? 1 : spins + 1)) {

@@ -12,6 +12,7 @@
 
 #include "Ranks.h"
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 
@@ -159,6 +160,37 @@ TEST(Forms, ChosenBySizeAndState) {
     EXPECT_NE(lastForm(rank).find("direct"), std::string::npos)
         << lastForm(rank);
   });
+}
+
+TEST(Forms, SmallOutputsThatLeftTheCachesAreStoredPastThem) {
+  ::setenv("CONCORD_CACHE_BYTES", "65536", 1);
+  // Where ranks outnumber cores, one that comes late has nothing to store.
+  std::atomic<bool> streamed{false};
+  runRanks(3, [&](Rank &rank) {
+    constexpr uint64_t kCount = 1000, kSlots = 64;
+    auto *in = rank.heap<float>(kCount * kSlots);
+    auto *out = rank.heap<float>(kCount * kSlots);
+    for (uint64_t i = 0; i < kCount * kSlots; ++i)
+      in[i] = valueOf(rank.rank, i);
+    for (int pass = 0; pass < 3; ++pass)
+      for (uint64_t slot = 0; slot < kSlots; ++slot) {
+        float *to = out + slot * kCount;
+        std::memset(to, 0x5a, kCount * sizeof(float));
+        ASSERT_OK(concord_all_reduce(rank.world, in + slot * kCount, to, kCount,
+                                     CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM,
+                                     nullptr));
+        for (uint64_t i = 0; i < kCount; ++i) {
+          float sum = 0;
+          for (int r = 0; r < rank.size; ++r)
+            sum += valueOf(r, slot * kCount + i);
+          ASSERT_EQ(to[i], sum) << i;
+        }
+      }
+    if (lastForm(rank).find("past the caches") != std::string::npos)
+      streamed = true;
+  });
+  EXPECT_TRUE(streamed);
+  ::unsetenv("CONCORD_CACHE_BYTES");
 }
 
 TEST(Forms, BadStringsAreRefused) {
