@@ -16,6 +16,7 @@
 #include "engine/Engine.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace concord;
 using namespace concord::rt;
@@ -275,6 +276,9 @@ bool concord::rt::openViews(Op &op) {
       !outside &&
       wireOf(comm, (r.root + 1) % comm.size, op.sequence).is(Wire::Cold);
 
+  const uint64_t total =
+      uneven(r) ? std::accumulate(r.receive, r.receive + comm.size, uint64_t(0))
+                : 0;
   for (int member = 0; member < comm.size; ++member)
     for (bool input : {true, false}) {
       View &view = input ? comm.in[member] : comm.out[member];
@@ -320,18 +324,28 @@ bool concord::rt::openViews(Op &op) {
         view.outer = operand.outer;
         view.inner = view.pitch = operand.inner;
         view.stride = operand.stride;
-        uint64_t end;
-        // A peer may have crashed while it wrote this.
-        if (operand.outer == 0 || operand.inner == 0)
-          end = 0;
-        else if (uneven(r) && isChunked)
-          end = operand.inner;
-        else if (__builtin_mul_overflow(operand.outer - 1, operand.stride,
-                                        &end) ||
-                 __builtin_add_overflow(
-                     end, operand.inner * (isChunked ? comm.size : 1), &end) ||
-                 operand.inner > uint64_t(1) << 56)
-          end = ~uint64_t(0);
+        // A peer may have crashed while it wrote this: what it says has to
+        // cover what is touched there.
+        uint64_t end = 0, bytes;
+        if (uneven(r)) {
+          bool sends = r.kind == Kind::AllToAll && input;
+          if (operand.outer > 1 ||
+              __builtin_add_overflow(
+                  sends ? comm.peerDisplacement[member] : 0,
+                  isChunked && !sends ? total : r.receive[member], &end))
+            return outsideHeap(op, member);
+          end = std::max(end, operand.inner);
+        } else {
+          if (__builtin_mul_overflow(operand.outer, operand.inner, &bytes) ||
+              bytes != r.chunk)
+            return outsideHeap(op, member);
+          if (bytes != 0 &&
+              (__builtin_mul_overflow(operand.outer - 1, operand.stride,
+                                      &end) ||
+               __builtin_add_overflow(
+                   end, operand.inner * (isChunked ? comm.size : 1), &end)))
+            end = ~uint64_t(0);
+        }
         view.base = segment.pointerAt(offset, end);
       }
       if (!view.base && op.segmentBytes != 0 && view.inner != 0)
