@@ -403,44 +403,72 @@ static bool isPrime(int64_t n) {
   return n > 1;
 }
 
-/// Sizes that are equal to nothing else in the model and divide nothing:
-/// primes, large ones within the bounds first, then above them. `small`: the
-/// small ones within the bounds before those above.
-void Family::choosePoints(bool small) {
+/// Sizes that are equal to nothing else in the model and divide nothing. Primes
+/// are what no product of other sizes gives by chance; what numbers that are
+/// none are taken for is found out when the bounds are gone through.
+void Family::choosePoints(Sizes sizes) {
   static constexpr size_t kMembers[] = {0, 6, 8, 9, 10};
   const size_t count =
       kMembers[std::min<size_t>(bounded.size(), std::size(kMembers) - 1)];
   const std::set<int64_t> extents = file.initializerExtents();
   const std::set<std::string> leading = file.leadingDims();
   std::set<int64_t> used;
-  std::vector<std::vector<int64_t>> choices;
-  auto usable = [&](int64_t prime) {
-    return isPrime(prime) && world % prime != 0 && !used.count(prime) &&
+  std::vector<std::vector<int64_t>> choices(bounded.size());
+  auto usable = [&](int64_t n) {
+    return n > 1 && world % n != 0 && !used.count(n) &&
            std::none_of(extents.begin(), extents.end(), [&](int64_t extent) {
-             return extent > 0 && extent % prime == 0;
+             return extent > 0 && extent % n == 0;
            });
   };
-  for (const BoundedDim &dim : bounded) {
-    const int64_t multiple = leading.count(dim.name) ? batchMultiple : 1;
-    std::vector<int64_t> list;
-    auto take = [&](int64_t prime) {
-      if (list.size() < count && usable(prime)) {
-        list.push_back(prime * multiple);
-        used.insert(prime);
-      }
-    };
-    const int64_t top = dim.max / multiple;
-    const int64_t bottom =
-        std::max<int64_t>({11, dim.min / multiple, top - (1 << 14)});
-    for (int64_t n = top; n >= bottom; --n)
-      take(n);
-    if (small)
-      for (int64_t n = std::min<int64_t>(top, 10);
-           n >= std::max<int64_t>(2, dim.min / multiple); --n)
-        take(n);
-    for (int64_t n = std::max<int64_t>(11, top + 1); list.size() < count; ++n)
-      take(n);
-    choices.push_back(std::move(list));
+  auto multipleOf = [&](size_t d) {
+    return leading.count(bounded[d].name) ? batchMultiple : 1;
+  };
+  auto take = [&](size_t d, int64_t n) {
+    if (choices[d].size() >= count || !usable(n))
+      return;
+    choices[d].push_back(n * multipleOf(d));
+    used.insert(n);
+  };
+  auto within = [&](size_t d) {
+    const int64_t top = bounded[d].max / multipleOf(d);
+    const int64_t least = bounded[d].min / multipleOf(d);
+    for (int64_t n = top; n >= std::max<int64_t>({11, least, top - (1 << 14)});
+         --n)
+      if (isPrime(n))
+        take(d, n);
+    if (sizes == Sizes::Large)
+      return;
+    for (int64_t n = std::min<int64_t>(top, 10);
+         n >= std::max<int64_t>(2, least); --n)
+      if (isPrime(n))
+        take(d, n);
+    if (sizes == Sizes::All)
+      for (int64_t n = top; n >= std::max<int64_t>({3, least, top - 64}); --n)
+        take(d, n);
+  };
+  auto above = [&](size_t d) {
+    const int64_t top = bounded[d].max / multipleOf(d);
+    for (int64_t n = std::max<int64_t>(11, top + 1); choices[d].size() < count;
+         ++n)
+      if (isPrime(n))
+        take(d, n);
+  };
+  std::vector<size_t> order(bounded.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  if (sizes == Sizes::Large) {
+    for (size_t d : order) {
+      within(d);
+      above(d);
+    }
+  } else {
+    // Where the bounds hold some, a table of the model may end soon above.
+    for (size_t d : order)
+      within(d);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return choices[a].size() > choices[b].size();
+    });
+    for (size_t d : order)
+      above(d);
   }
   members.clear();
   for (size_t i = 0; i < count; ++i) {
@@ -620,20 +648,48 @@ Family::Family(const std::string &path, ReadOptions options,
                   ": no size within the bounds " + "is a multiple of " +
                   std::to_string(batchMultiple) + ", as the mesh needs");
   }
-  auto attempt = [&](bool small) {
-    choosePoints(small);
-    findKept();
-    generalise();
-  };
-  try {
-    attempt(false);
-  } catch (const Error &) {
-    // Sizes above the bounds may be more than a table of the model holds.
-    attempt(true);
+  // Sizes above the bounds may be more than a table of the model holds.
+  for (Sizes sizes : {Sizes::Large, Sizes::Small, Sizes::All}) {
+    choosePoints(sizes);
+    try {
+      findKept();
+      generalise();
+      break;
+    } catch (const Error &error) {
+      if (sizes != Sizes::All)
+        continue;
+      // What is wrong at a size that was asked for says more.
+      std::vector<int64_t> most;
+      for (const BoundedDim &dim : bounded)
+        most.push_back(dim.max);
+      (void)flatten(most);
+      throw Error(error.what() + beyondBounds());
+    }
   }
   // Reading costs by the node.
   const size_t nodes = std::max<size_t>(1, pattern->parts.size());
   check(std::clamp<size_t>(400'000 / nodes, 64, 4096));
+}
+
+/// What to say of an error at sizes that nobody asked for.
+std::string Family::beyondBounds() const {
+  std::string sizes, cures;
+  for (size_t d = 0; d < bounded.size(); ++d) {
+    int64_t most = 0;
+    for (const auto &point : members)
+      most = std::max(most, point[d]);
+    if (most <= bounded[d].max)
+      continue;
+    sizes += (sizes.empty() ? "" : ", ") + bounded[d].name + "=" +
+             std::to_string(most);
+    cures += " --dim " + bounded[d].name + "=N";
+  }
+  return sizes.empty()
+             ? ""
+             : "; the model was tried at " + sizes +
+                   ", above its bounds, which hold too few sizes to tell apart "
+                   "from others: give wider bounds or one size:" +
+                   cures;
 }
 
 Model Family::member(size_t i) const { return file.read(at(members[i])); }

@@ -292,6 +292,46 @@ def test_what_sizes_decide_is_computed():
               f"{b}, {n}")
 
 
+@pytest.mark.parametrize("rows,bounds,fits", [
+    # Primes above the narrow bounds of the batch are not taken from the sequence.
+    (32, "1..16", True),
+    # The bounds are all that the table has, and hold few primes.
+    (16, "1..16", True),
+    (6, "5..6", False)])
+def test_a_table_that_ends_with_the_bounds(rows, bounds, fits, tmp_path):
+    random = np.random.default_rng(5)
+    table = numpy_helper.from_array(
+        random.standard_normal((1, rows, 6)).astype(np.float32), "table")
+    numbers = {"zero": [0], "one": [1], "two": [2]}
+    nodes = [helper.make_node("Shape", ["x"], ["shape"]),
+             helper.make_node("Slice", ["shape", "one", "two"], ["seq"]),
+             helper.make_node("Slice", ["table", "zero", "seq", "one"], ["places"]),
+             helper.make_node("Add", ["x", "places"], ["y"], name="add")]
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", "seq", 6])
+            for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "places", info[:1], info[1:], [table] + [
+        numpy_helper.from_array(np.array(v, np.int64), k) for k, v in numbers.items()])
+    model, so = tmp_path / "m.onnx", tmp_path / "m.so"
+    onnx.save(helper.make_model(graph, ir_version=8,
+                                opset_imports=[helper.make_opsetid("", 17)]), model)
+    options = ["--dim=batch=1..4", f"--dim=seq={bounds}", "--emit=so", "-o", so]
+    if not fits:
+        done = model_runs.tool("comm-opt", model, *options, ok=False)
+        assert done.returncode != 0
+        assert "node 'add'" in done.stderr
+        assert "above its bounds" in done.stderr and "--dim seq=N" in done.stderr
+        return
+    model_runs.tool("comm-opt", model, *options)
+    weights = numpy_helper.to_array(table)
+    for batch, seq in ((1, 1), (4, 16), (3, 7)):
+        x = random.standard_normal((batch, seq, 6)).astype(np.float32)
+        np.save(tmp_path / "x.npy", x)
+        model_runs.tool("comm-run", so, "-n", 1, "--input", f"x={tmp_path / 'x.npy'}",
+                        "--output-dir", tmp_path / "out")
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / "y.npy"),
+                                      x + weights[:, :seq])
+
+
 def test_another_behaviour_within_the_bounds_is_refused():
     """At n = 1 the dimension is squeezed away; beyond 8 a slice is clamped."""
     value = helper.make_tensor_value_info

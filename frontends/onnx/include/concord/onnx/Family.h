@@ -66,7 +66,14 @@ public:
 private:
   struct Flat;
   ReadOptions at(std::span<const int64_t> point) const;
-  void choosePoints(bool small);
+  /// Which sizes the members have.
+  enum class Sizes {
+    Large, ///< primes from 11 on, those within the bounds first
+    Small, ///< all primes within the bounds before those above
+    All    ///< whatever is within the bounds before primes above
+  };
+  void choosePoints(Sizes sizes);
+  std::string beyondBounds() const;
   void findKept();
   void generalise();
   void check(size_t most);
