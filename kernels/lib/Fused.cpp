@@ -102,6 +102,9 @@ public:
     byColumns = product && !norm && !scatter &&
                 rows < members * kProductRows / 4 &&
                 cols >= members * kProductColumns;
+    // With more rows, tiles of the others' parts lie so far apart that they
+    // push each other out of the cache before they are added.
+    ends = byColumns && exchange && shape.plain;
     int64_t share = every ? rows : (rows + members - 1) / members;
     if (byColumns) {
       info.parts = 1;
@@ -136,6 +139,10 @@ public:
     if (b.rows == 0 || b.cols == 0)
       return kOk;
     char *scratch = static_cast<char *>(s.workspace);
+    if (s.what == CONCORD_STEP_COMBINE && ends && !s.stream) {
+      end(b, s, scratch);
+      return kOk;
+    }
     if (inner)
       compute(b, s, scratch);
     if (s.what == CONCORD_STEP_PRODUCE)
@@ -177,10 +184,35 @@ private:
     inner->runBlock({b.row, b.rows, b.col, b.cols, 0}, pointers, scratch);
   }
 
+  int64_t offsetOf(const Block &b) const {
+    return (b.row * cols + b.col) * int64_t(sizeOf(type));
+  }
+
+  /// Product and sum of a block of the own share in one: the own part never
+  /// leaves the registers, and the others' arrive while it is computed.
+  void end(const Block &b, const concord_fused_step &s, void *scratch) const {
+    const int64_t at = offsetOf(b);
+    auto operand = [&](int index, int64_t offset) -> char * {
+      return index < 0 ? nullptr
+                       : static_cast<char *>(s.pointers[index]) + offset;
+    };
+    void *parts[kMostMembers];
+    for (int m = 0; m < members; ++m)
+      parts[m] = static_cast<char *>(s.peers[info.shared][m]) + at;
+    ProductEnd e;
+    e.c = operand(yAt, at);
+    e.bias = operand(biasAt, b.col * int64_t(sizeOf(type)));
+    e.residual = operand(residualAt, at);
+    e.parts = parts;
+    e.members = members;
+    e.me = int(s.me);
+    inner->runBlock({b.row, b.rows, b.col, b.cols, 0}, e, s.pointers, scratch);
+  }
+
   void combine(const Block &b, const concord_fused_step &s,
                void *scratch) const {
     const int64_t es = sizeOf(type);
-    const int64_t at = (b.row * cols + b.col) * es;
+    const int64_t at = offsetOf(b);
     // Results of a reduce_scatter begin with the own share.
     const int64_t to =
         at - (scatter ? int64_t(s.me) * shareRows * cols * es : 0);
@@ -276,6 +308,7 @@ private:
   double eps;
   bool scatter, every, byColumns;
   bool exchange; ///< results go through the partial sums
+  bool ends;     ///< the product's last step adds the others' parts
   int biasAt, residualAt, gammaAt, betaAt, yAt, sumAt;
   uint64_t innerBytes, rowBytes;
 };

@@ -226,6 +226,7 @@ public:
     if (parsed.batch.count != 1 || !parsed.batch.dims.empty())
       return false;
     out = {s.m, s.n, s.k, elementSize, s.transA};
+    out.plain = s.bias == Bias::None && !s.residual && s.act == Act::None;
     return true;
   }
 
@@ -238,20 +239,10 @@ public:
 
   void runBlock(const ProductBlock &b, void *const *pointers,
                 void *workspace) const override {
-    GemmShape s = parsed.shape;
-    s.m = b.rows;
-    s.n = b.columns;
+    GemmShape s = blockShape(b);
     uint32_t next = 2;
-    auto at = [&](void *pointer, int64_t offset) {
-      return static_cast<char *>(pointer) + offset * int64_t(elementSize);
-    };
     int64_t within = b.row * s.ldc + b.column;
-    GemmOperands o;
-    int64_t aRow = b.row - b.firstRowOfA;
-    o.a = at(pointers[0], s.transA ? aRow : aRow * s.lda);
-    o.b = at(pointers[1], s.packed   ? b.column * s.k
-                          : s.transB ? b.column * s.ldb
-                                     : b.column);
+    GemmOperands o = blockOperands(b, pointers);
     if (s.bias != Bias::None)
       o.bias = at(pointers[next++], s.bias == Bias::Row   ? b.column
                                     : s.bias == Bias::Col ? b.row
@@ -259,6 +250,23 @@ public:
     if (s.residual)
       o.residual = at(pointers[next++], within);
     o.c = at(pointers[next], within);
+    Poller poller;
+    table.run(type, s, o, workspace, poller);
+  }
+
+  void runBlock(const ProductBlock &b, const ProductEnd &end,
+                void *const *pointers, void *workspace) const override {
+    GemmShape s = blockShape(b);
+    s.bias = end.bias ? Bias::Row : Bias::None;
+    s.beta = 1;
+    s.residual = end.residual != nullptr;
+    GemmOperands o = blockOperands(b, pointers);
+    o.bias = end.bias;
+    o.residual = end.residual;
+    o.c = end.c;
+    o.parts = end.parts;
+    o.members = end.members;
+    o.me = end.me;
     Poller poller;
     table.run(type, s, o, workspace, poller);
   }
@@ -288,6 +296,28 @@ public:
   }
 
 private:
+  char *at(void *pointer, int64_t offset) const {
+    return static_cast<char *>(pointer) + offset * int64_t(elementSize);
+  }
+  GemmShape blockShape(const ProductBlock &b) const {
+    GemmShape s = parsed.shape;
+    s.m = b.rows;
+    s.n = b.columns;
+    return s;
+  }
+  /// A and B of a block.
+  GemmOperands blockOperands(const ProductBlock &b,
+                             void *const *pointers) const {
+    const GemmShape &s = parsed.shape;
+    GemmOperands o;
+    int64_t aRow = b.row - b.firstRowOfA;
+    o.a = at(pointers[0], s.transA ? aRow : aRow * s.lda);
+    o.b = at(pointers[1], s.packed   ? b.column * s.k
+                          : s.transB ? b.column * s.ldb
+                                     : b.column);
+    return o;
+  }
+
   Parsed parsed;
   const GemmTable &table;
   GemmType type;

@@ -46,6 +46,13 @@ struct GemmShape {
 struct GemmOperands {
   const void *a = nullptr, *b = nullptr, *bias = nullptr, *residual = nullptr;
   void *c = nullptr;
+  /// With members: C is the sum, in this order, of the products of all of them,
+  /// of which only number `me` is taken here and parts[m] holds the others',
+  /// laid out as C; bias, residual and act come after. The result is stored
+  /// there, too: another core has just written those lines, and this way they
+  /// are handed back (RowsHot.h says what else the next store to them costs).
+  void *const *parts = nullptr;
+  int members = 0, me = 0;
 };
 
 struct GemmTable {

@@ -135,12 +135,22 @@ struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   size_t elementSize = 0;
   bool transA = false;
+  bool plain = false; ///< neither bias, residual nor activation
 };
 
 /// Rows [row, row + rows) and columns [column, column + columns) of C; column
 /// is a multiple of kProductColumns. The pointer of A is to row firstRowOfA.
 struct ProductBlock {
   int64_t row = 0, rows = 0, column = 0, columns = 0, firstRowOfA = 0;
+};
+/// What is done of a block beyond a plain product: it is added to those of
+/// other members (GemmOperands::parts), and bias and residual come after.
+/// Addresses are of the block's first element, of `bias` of its first column.
+struct ProductEnd {
+  void *c = nullptr;
+  const void *bias = nullptr, *residual = nullptr;
+  void *const *parts = nullptr;
+  int members = 0, me = 0;
 };
 /// A multiple of the panels' width in every CPU class.
 constexpr int64_t kProductColumns = 64;
@@ -170,6 +180,9 @@ public:
   virtual bool product(ProductShape &) const { return false; }
   virtual uint64_t blockWorkspace(int64_t, int64_t) const { return 0; }
   virtual void runBlock(const ProductBlock &, void *const *, void *) const {}
+  /// Only of a plain product; of the pointers, those of A and B are looked at.
+  virtual void runBlock(const ProductBlock &, const ProductEnd &, void *const *,
+                        void *) const {}
 };
 
 /// Sets concord_kernel_last_error of this thread without allocating (cut at 511

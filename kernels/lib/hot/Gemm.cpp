@@ -361,6 +361,38 @@ void packTile(const T *a, int64_t lda, bool transposed, int64_t rows,
   }
 }
 
+/// `own` and the others' products at element `at`, in the members' order.
+template <class T>
+INLINE typename Lane<T>::V sumOfParts(const GemmOperands &o, int64_t at,
+                                      int64_t left, typename Lane<T>::V own) {
+  using L = Lane<T>;
+  typename L::V sum = own;
+  for (int m = 0; m < o.members; ++m) {
+    const T *from = static_cast<const T *>(o.parts[m]) + at;
+    typename L::V part = m == o.me          ? own
+                         : left >= L::width ? L::load(from)
+                                            : L::load(from, left);
+    sum = m ? sum + part : part;
+  }
+  return sum;
+}
+
+/// Fetches what the epilogue of a tile will add: lines of another core take a
+/// while, which the tile before then hides.
+template <class T>
+INLINE void fetchParts(const GemmShape &s, const GemmOperands &o, int64_t i,
+                       int64_t j, int64_t rows, int64_t columns) {
+  constexpr int64_t line = 64 / int64_t(sizeof(T));
+  for (int m = 0; m < o.members; ++m) {
+    if (m == o.me)
+      continue;
+    const T *from = static_cast<const T *>(o.parts[m]) + i * s.ldc + j;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; c += line)
+        __builtin_prefetch(from + r * s.ldc + c, 0, 2);
+  }
+}
+
 /// Sums to results: rows x columns of C at (i0, j0).
 template <class T>
 void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
@@ -372,6 +404,20 @@ void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
   using LS = Lane<S>;
   constexpr int W = L::width;
   V alpha = V(S(s.alpha)), beta = V(S(s.beta));
+  if (o.members == 2 && s.bias == Bias::None && !s.residual &&
+      columns % W == 0) {
+    for (int64_t i = 0; i < rows; ++i) {
+      int64_t at = (i0 + i) * s.ldc + j0;
+      T *c = static_cast<T *>(o.c) + at;
+      T *part = static_cast<T *>(o.parts[1 - o.me]) + at;
+      for (int64_t j = 0; j < columns; j += W) {
+        V v = LS::load(acc + i * ld + j) * alpha + L::load(part + j);
+        L::store(c + j, v);
+        L::store(part + j, v);
+      }
+    }
+    return;
+  }
   for (int64_t i = 0; i < rows; ++i) {
     int64_t at = (i0 + i) * s.ldc + j0;
     T *c = static_cast<T *>(o.c) + at;
@@ -389,6 +435,8 @@ void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
     for (int64_t j = 0; j < columns; j += W) {
       int64_t left = columns - j;
       V v = LS::load(acc + i * ld + j) * alpha;
+      if (o.members)
+        v = sumOfParts<T>(o, at + j, left, v);
       if (s.bias == Bias::Row || s.bias == Bias::Full)
         v = v +
             beta * (left >= W ? L::load(bias + j) : L::load(bias + j, left));
@@ -402,6 +450,15 @@ void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
         L::store(c + j, v);
       else
         L::store(c + j, v, left);
+      for (int m = 0; m < o.members; ++m) {
+        T *part = static_cast<T *>(o.parts[m]) + at + j;
+        if (m == o.me)
+          continue;
+        if (left >= W)
+          L::store(part, v);
+        else
+          L::store(part, v, left);
+      }
     }
   }
 }
@@ -472,7 +529,7 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
   const T *a = static_cast<const T *>(o.a);
   const T *b = static_cast<const T *>(o.b);
   const bool plain = same<T, S> && s.bias == Bias::None && !s.residual &&
-                     s.act == Act::None && s.alpha == 1;
+                     s.act == Act::None && s.alpha == 1 && !o.members;
   alignas(64) S local[most(MR * N, 8 * N)];
   const char *here = reinterpret_cast<const char *>(local);
   const Ahead idle = {here, 0};
@@ -516,6 +573,8 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
       step = s.ldb;
       stride = N;
     }
+    if (o.members)
+      fetchParts<T>(s, o, 0, j, s.m, columns);
     bool whole = wide || columns == width;
     S *out = plain && whole ? reinterpret_cast<S *>(o.c) + j : local;
     int64_t ld = plain && whole ? s.ldc : wide ? columns : width;
@@ -543,7 +602,7 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
   const T *a = static_cast<const T *>(o.a);
   const T *b = static_cast<const T *>(o.b);
   const bool plain = same<T, S> && s.bias == Bias::None && !s.residual &&
-                     s.act == Act::None && s.alpha == 1;
+                     s.act == Act::None && s.alpha == 1 && !o.members;
   // Stands in for C where a tile sticks out or is not plain.
   alignas(64) S local[most(MR * N, 8 * N)];
   const char *here = reinterpret_cast<const char *>(local);
@@ -621,6 +680,15 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
               ld = s.ldc;
             }
             const bool aside = last && !(plain && columns == width);
+            if (last && o.members) {
+              // The tile after this one; what the first needs is late.
+              if (t + 1 < tiles)
+                fetchParts<T>(s, o, i0 + i + rows, j, base + (t + 1 < extra),
+                              columns);
+              else if (j + N < n1)
+                fetchParts<T>(s, o, i0, j + N, base + (0 < extra),
+                              least(N, n1 - j - N));
+            }
             fn(kc, aTile, plan.lda, panel, step, 0, block ? partial : nullptr,
                ld, aside ? local : partial, aside ? width : ld, next);
             if (aside)

@@ -354,7 +354,27 @@ TEST(Fused, Products) {
       c.cols = 64 * members + 24;
       c.rows = 3; // by columns
       runCase(c, 3);
+      c.rows = 20; // of several tiles
+      c.bias = true;
+      runCase(c, 3);
+      c.bias = c.residual = false;
+      runCase(c, 3);
+      c.cols = 64 * members + 3; // the last columns fill no vector
+      runCase(c, 3);
     }
+}
+
+TEST(Fused, FewRowsOfALongProduct) {
+  // More of k than one block: partial sums lie in the result meanwhile.
+  Case c;
+  c.rows = 20;
+  c.cols = 192;
+  c.k = 1700;
+  c.packed = true;
+  c.residual = true;
+  runCase(c, 3);
+  c.type = DType::BF16;
+  runCase(c, 3);
 }
 
 TEST(Fused, ManyPartsAndRuns) {
