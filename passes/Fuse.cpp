@@ -53,6 +53,16 @@ constexpr int64_t kRowsOfPart = 112;
 /// and stores of their own: so much slower than a collective, which does
 /// nothing else (measured, in cache).
 constexpr double kTakenByStep = 3;
+/// Columns that a member has at the least where columns are shared out.
+constexpr int64_t kColumnsOfShare = 64;
+/// How much less stores over what another core has read cost where the cores
+/// lie close together (measured, against the other times of the same cores). A
+/// compiler cannot know where they will, and virtual ones move: what pays only
+/// where they lie apart is not taken.
+constexpr double kCloseCores = 3;
+/// Of product and collective, what the collective takes at the least: with less
+/// to gain than this, the error of the prediction decides.
+constexpr double kLeastShare = 0.1;
 /// Of the time to read a weight once more, what computing does not hide.
 constexpr double kShareOfRereading = 0.1;
 
@@ -353,6 +363,14 @@ bool Fuse::make(Match &match, Made &made, std::string &why) {
   return true;
 }
 
+/// Whether a product's columns are shared out, not its rows
+/// (kernels/lib/Fused.cpp).
+static bool byColumns(const Match &match) {
+  return match.product && !match.norm && !match.scatters && !match.gathers &&
+         match.rows < match.members * kRowsOfPart / 4 &&
+         match.cols >= match.members * kColumnsOfShare;
+}
+
 /// Predicted seconds of the operations as they are and as one, the product
 /// apart. On one host the cores that communicate also compute: time is
 /// computation plus bytes.
@@ -368,7 +386,7 @@ Price Fuse::price(Match &match) {
   const double adds = match.sums.op ? 1 : 0;
   const double arrays = match.gathers ? 2 : 2 + norm + sides + sum;
   auto seconds = [&](cost::Traffic traffic) {
-    if (match.product &&
+    if (match.product && !match.gathers &&
         arrays * whole * p <= static_cast<double>(machine.cacheBytes))
       traffic.taken *= kTakenByStep;
     return cost::exchange(machine, traffic, arrays * whole * p, match.members);
@@ -390,8 +408,11 @@ Price Fuse::price(Match &match) {
     weight = static_cast<double>(match.k * match.n) * es;
   }
   comm::CollectiveOpInterface op = match.collective;
+  cost::Machine apart = machine;
+  if (match.product && !match.gathers)
+    apart.contended *= kCloseCores;
   price.unfused =
-      cost::collective(machine, static_cast<plan::Kind>(op.getCollectiveKind()),
+      cost::collective(apart, static_cast<plan::Kind>(op.getCollectiveKind()),
                        whole, placement(match))
           .seconds +
       (match.product ? machine.opSeconds : 0);
@@ -408,7 +429,12 @@ Price Fuse::price(Match &match) {
       norm * (seconds({2 * after, 0, 0}) + machine.opSeconds);
   price.fused = machine.issueSeconds + 2 * flag;
   double outputs = 1 + sum;
-  if (match.product) {
+  if (match.product && byColumns(match)) {
+    // The others' parts arrive while the own one is computed; what is waited
+    // for is the result of theirs.
+    price.fused +=
+        p * flag + seconds({own * (sides + outputs) + others, others, 0});
+  } else if (match.product) {
     // Every part reads B anew. Results go through the partial sums.
     double parts = std::ceil(static_cast<double>(match.rows) / p /
                              static_cast<double>(kRowsOfPart)) *
@@ -700,6 +726,9 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   if (!force && bestPrice.unfused - bestPrice.fused <
                     minGainPercent / 100.0 * bestPrice.unfused)
     return keep(op, "no-gain", keys);
+  if (!force && best->product && !best->gathers &&
+      bestPrice.unfused < kLeastShare * (bestPrice.compute + bestPrice.unfused))
+    return keep(op, "small-share", keys);
   Operation *at = place(*best);
   if (!at)
     return keep(op, "order-of-uses", keys);
