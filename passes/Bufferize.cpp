@@ -46,11 +46,15 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
   void resultsToArguments(func::FuncOp function) {
     OpBuilder builder(function.getContext());
     auto ret = cast<func::ReturnOp>(function.getBody().front().getTerminator());
+    // At once: each change of one would copy the list of all.
+    SmallVector<DictionaryAttr> argAttrs;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      function.setArgAttr(i, "comm.input", builder.getI64IntegerAttr(i));
-      function.setArgAttr(i, "bufferization.writable",
-                          builder.getBoolAttr(false));
+      NamedAttrList attrs(function.getArgAttrDict(i));
+      attrs.set("comm.input", builder.getI64IntegerAttr(i));
+      attrs.set("bufferization.writable", builder.getBoolAttr(false));
+      argAttrs.push_back(attrs.getDictionary(function.getContext()));
     }
+    function.setAllArgAttrs(argAttrs);
     SmallVector<DictionaryAttr> resultAttrs;
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       resultAttrs.push_back(function.getResultAttrDict(i)
@@ -103,6 +107,142 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
       }
       op.erase();
     }
+  }
+
+  /// What is put together of parts (buckets) becomes a buffer here: the
+  /// analysis weighs every write into such a tensor against every read of it,
+  /// for each part anew. Nothing else ever sees the buffer, so there is nothing
+  /// to find out; and producers that were given their place in it keep it.
+  void partsToBuffers(ModuleOp module) {
+    SmallVector<tensor::InsertSliceOp> ends;
+    module.walk([&](tensor::InsertSliceOp op) {
+      if (llvm::none_of(op->getUsers(), [&](Operation *user) {
+            auto next = dyn_cast<tensor::InsertSliceOp>(user);
+            return next && next.getDest() == op.getResult();
+          }))
+        ends.push_back(op);
+    });
+    for (tensor::InsertSliceOp end : ends)
+      partsToBuffer(end);
+  }
+
+  using Place = std::pair<int64_t, int64_t>; ///< offset and size
+
+  /// The place of a dense part of a tensor of one dimension.
+  template <typename OpTy> static std::optional<Place> placeOf(OpTy op) {
+    if (op.getStaticOffsets().size() != 1 || !op.hasUnitStride() ||
+        op.getSourceType().getRank() != 1 ||
+        op.getResultType().getRank() != 1 ||
+        ShapedType::isDynamic(op.getStaticOffset(0)) ||
+        ShapedType::isDynamic(op.getStaticSize(0)))
+      return std::nullopt;
+    return Place(op.getStaticOffset(0), op.getStaticSize(0));
+  }
+
+  /// Whether what holds `value` is computed for its one user alone, back to
+  /// where it is allocated: then nobody writes there later, not even while the
+  /// bucket is in flight.
+  static bool isForOneUser(Value value) {
+    while (Operation *definer = value.getDefiningOp()) {
+      // Each of its users gets one of its own (splitEmpty).
+      if (isa<tensor::EmptyOp>(definer))
+        return true;
+      if (!value.hasOneUse())
+        return false;
+      if (isa<tensor::ExtractSliceOp, comm::ComputeOp>(definer))
+        return true;
+      if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(
+              definer))
+        value = definer->getOperand(0);
+      else if (auto dst = dyn_cast<DestinationStyleOpInterface>(definer))
+        value = dst.getTiedOpOperand(cast<OpResult>(value))->get();
+      else
+        return false;
+    }
+    return false;
+  }
+
+  void partsToBuffer(tensor::InsertSliceOp end) {
+    llvm::MapVector<Place, tensor::InsertSliceOp> parts;
+    Value whole = end.getResult();
+    Block *block = end->getBlock();
+    while (auto part = whole.getDefiningOp<tensor::InsertSliceOp>()) {
+      std::optional<Place> place = placeOf(part);
+      if (!place || part->getBlock() != block ||
+          (part != end && !whole.hasOneUse()) ||
+          !parts.insert({*place, part}).second)
+        return;
+      whole = part.getDest();
+    }
+    auto empty = whole.getDefiningOp<tensor::EmptyOp>();
+    if (parts.size() < 2 || !empty || !empty.getType().hasStaticShape())
+      return;
+    // A part that is written early must not be written over later.
+    SmallVector<Place> taken(llvm::make_first_range(parts));
+    llvm::sort(taken);
+    for (size_t i = 1; i < taken.size(); ++i)
+      if (taken[i - 1].first + taken[i - 1].second > taken[i].first)
+        return;
+    llvm::DenseMap<Place, bool> own;
+    for (auto &[place, part] : parts)
+      own[place] = isForOneUser(part.getSource());
+    // Where producers write: at the places that they were given, if any.
+    SmallVector<std::pair<tensor::ExtractSliceOp, Place>> given;
+    for (Operation *user : empty->getUsers())
+      if (auto extract = dyn_cast<tensor::ExtractSliceOp>(user))
+        if (std::optional<Place> place = placeOf(extract);
+            place && extract->getBlock() == block && own.lookup(*place))
+          given.push_back({extract, *place});
+    // The buffer stands before whoever may write into it; its lifetime counts
+    // from the first use.
+    Operation *first = parts.back().second;
+    auto before = [&](Operation *op) {
+      if (op && op->getBlock() == block && op->isBeforeInBlock(first))
+        first = op;
+    };
+    for (auto &[place, part] : parts)
+      before(part.getSource().getDefiningOp());
+    for (auto &[extract, place] : given)
+      before(extract);
+    OpBuilder builder(first);
+    auto type = MemRefType::get(empty.getType().getShape(),
+                                empty.getType().getElementType());
+    Value buffer = memref::AllocOp::create(builder, end.getLoc(), type);
+    llvm::DenseMap<Place, Value> views;
+    for (auto &[place, part] : llvm::reverse(parts))
+      views[place] = memref::SubViewOp::create(
+          builder, part.getLoc(), buffer, part.getMixedOffsets(),
+          part.getMixedSizes(), part.getMixedStrides());
+    for (auto &[extract, place] : given) {
+      builder.setInsertionPoint(extract);
+      extract.getResult().replaceAllUsesWith(bufferization::ToTensorOp::create(
+          builder, extract.getLoc(), extract.getType(), views[place],
+          /*restrict=*/true, /*writable=*/true));
+      extract.erase();
+    }
+    for (auto &[place, part] : parts) {
+      builder.setInsertionPoint(part);
+      Location loc = part.getLoc();
+      Value source = part.getSource();
+      if (own[place]) {
+        bufferization::MaterializeInDestinationOp::create(
+            builder, loc, /*result=*/Type(), source, views[place],
+            /*restrict=*/true, /*writable=*/true);
+        continue;
+      }
+      auto read = bufferization::ToBufferOp::create(
+          builder, loc,
+          MemRefType::get(part.getSourceType().getShape(),
+                          part.getSourceType().getElementType()),
+          source, /*read_only=*/true);
+      memref::CopyOp::create(builder, loc, read, views[place]);
+    }
+    builder.setInsertionPoint(end);
+    Value result = bufferization::ToTensorOp::create(
+        builder, end.getLoc(), end.getResultType(), buffer, /*restrict=*/true);
+    end.getResult().replaceAllUsesWith(result);
+    for (tensor::InsertSliceOp part : llvm::make_second_range(parts))
+      part.erase();
   }
 
   /// Elimination of empty tensors gives a wait the final destination as its
@@ -205,6 +345,7 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     // What a loop hands on in a new buffer is settled by comm-plan-workspace.
     options.allowReturnAllocsFromLoops = true;
     bufferization::BufferizationState state;
+    partsToBuffers(module);
     splitEmpty(module);
     if (failed(bufferization::eliminateEmptyTensors(rewriter, module)))
       return signalPassFailure();

@@ -69,3 +69,55 @@ func.func @strided_in_flight(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %d = tensor.insert_slice %r into %x[0, 0] [4, 4] [1, 1] : tensor<4x4xf32> into tensor<4x8xf32>
   return %d : tensor<4x8xf32>
 }
+
+// -----
+
+comm.domain @tp groups([[0, 1]])
+// Parts of a bucket are written where it lies: at places that were given, and by
+// whoever would have allocated. What has another user is copied in, so that it can
+// be written over while the bucket is in flight.
+// CHECK-LABEL: func.func @bucket
+// CHECK-SAME: (%[[X:.*]]: memref<4xf32> {comm.input = 0 : i64}, %[[OUT:[^:]*]]: memref<12xf32>
+// CHECK: %[[B:.*]] = memref.alloc() : memref<12xf32>
+// CHECK-DAG: %[[P0:.*]] = memref.subview %[[B]][0] [4] [1]
+// CHECK-DAG: %[[P1:.*]] = memref.subview %[[B]][4] [4] [1]
+// CHECK-DAG: %[[P2:.*]] = memref.subview %[[B]][8] [4] [1]
+// CHECK: linalg.exp ins(%[[X]] : memref<4xf32>) outs(%[[P0]]
+// CHECK: linalg.log ins(%[[X]] : memref<4xf32>) outs(%[[P1]]
+// CHECK: linalg.abs ins(%[[X]] : memref<4xf32>) outs(%[[T:.*]] : memref<4xf32>)
+// CHECK-NOT: memref.copy
+// CHECK: memref.copy %[[T]], %[[P2]]
+// CHECK-NOT: memref.copy
+// CHECK: comm.start all_reduce @tp ins(%[[B]] : memref<12xf32>)
+// CHECK: linalg.floor ins(%[[T]] : memref<4xf32>) outs(%[[T]] : memref<4xf32>)
+// CHECK: comm.wait
+func.func @bucket(%x: tensor<4xf32>) -> (tensor<12xf32>, tensor<4xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %b = tensor.empty() : tensor<12xf32>
+  %r = tensor.empty() : tensor<12xf32>
+  %place = tensor.extract_slice %b[0] [4] [1] : tensor<12xf32> to tensor<4xf32>
+  %0 = linalg.exp ins(%x : tensor<4xf32>) outs(%place : tensor<4xf32>) -> tensor<4xf32>
+  %1 = linalg.log ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %2 = linalg.abs ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %i0 = tensor.insert_slice %0 into %b[0] [4] [1] : tensor<4xf32> into tensor<12xf32>
+  %i1 = tensor.insert_slice %1 into %i0[4] [4] [1] : tensor<4xf32> into tensor<12xf32>
+  %i2 = tensor.insert_slice %2 into %i1[8] [4] [1] : tensor<4xf32> into tensor<12xf32>
+  %f = comm.start all_reduce @tp ins(%i2 : tensor<12xf32>) outs(%r : tensor<12xf32>) {reduction = 1 : i32}
+  %3 = linalg.floor ins(%2 : tensor<4xf32>) outs(%2 : tensor<4xf32>) -> tensor<4xf32>
+  %4 = linalg.ceil ins(%3 : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %w = comm.wait %f ins(%i2 : tensor<12xf32>) outs(%r : tensor<12xf32>) -> tensor<12xf32>
+  return %w, %4 : tensor<12xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Parts that overlap are written in their order.
+// CHECK-LABEL: func.func @overlapping
+// CHECK: memref.copy
+// CHECK: memref.copy
+func.func @overlapping(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<6xf32> {
+  %b = tensor.empty() : tensor<6xf32>
+  %i0 = tensor.insert_slice %x into %b[0] [4] [1] : tensor<4xf32> into tensor<6xf32>
+  %i1 = tensor.insert_slice %y into %i0[2] [4] [1] : tensor<4xf32> into tensor<6xf32>
+  return %i1 : tensor<6xf32>
+}
