@@ -15,6 +15,7 @@
 #include "Passes.h"
 #include "comm/Comm.h"
 #include "common/Artefact.h"
+#include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
 #include "concord/artefact.h"
@@ -445,6 +446,10 @@ LogicalResult Lower::loops(ModuleOp module) {
   manager.addPass(arith::createArithExpandOpsPass(expand));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+  // Nests that are equal at one size need not be at another, and sizes are
+  // found through the argument of a program.
+  if (!module->hasAttr(kDims))
+    manager.addPass(createCommOutline());
   manager.addPass(createSCFToControlFlowPass());
   manager.addPass(createCanonicalizerPass());
   if (failed(runPipeline(manager, module)))

@@ -587,6 +587,29 @@ def CommVerifyWorkspace : Pass<"comm-verify-workspace", "::mlir::ModuleOp"> {
 // planned -> lowered
 //===----------------------------------------------------------------------===//
 
+def CommOutline : Pass<"comm-outline", "::mlir::ModuleOp"> {
+  let summary = "Move loop nests into functions that equal nests share";
+  let description = [{
+    Every outermost `scf.for` that yields nothing and only computes becomes a call
+    of a private function; nests that differ only in the places of their buffers
+    become calls of one. Time of LLVM's loop passes grows with the square of the
+    loops of a function, and with layers that repeat few nests differ. comm-lower
+    runs it.
+
+    Buffers and what is known only at run time become arguments, constants move
+    into the function. Buffers that are shown to be disjoint carry `llvm.noalias`;
+    those that overlap are handed over as one, with their distance in the function.
+
+    Before: `scf.for ... { memref.load %a[%i]; memref.store %v, %b[%i] }`
+
+    After: `func.call @concord_nest(%a, %b)`
+  }];
+  let statistics = [Statistic<"numNests", "nests", "Loop nests moved">,
+                    Statistic<"numFunctions", "functions", "Functions made">];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::func::FuncDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
+}
+
 def CommLower : Pass<"comm-lower", "::mlir::ModuleOp"> {
   let summary = "Lower to LLVM, with issues through the plan table";
   let description = [{
