@@ -113,7 +113,8 @@ private:
 /// Whether `value` is, or may become, the tensor of tokens: one row for each.
 bool Finder::isTokens(Value value) {
   RankedTensorType type = typeOf(value);
-  if (type.getRank() < 2 || type.getShape().back() == 0 ||
+  if (!type.hasStaticShape() || type.getRank() < 2 ||
+      type.getShape().back() == 0 ||
       type.getNumElements() != m.rows * type.getShape().back() ||
       (m.tokens && m.tokens != value))
     return false;
@@ -142,7 +143,13 @@ bool Finder::reach(Value value) {
   bindNode(op, bound);
   if (!bound.def || !bound.def->shard)
     return false;
-  sharding::Rule rule = bound.def->shard(bound.view);
+  sharding::Rule rule;
+  // What the reader would have refused can stand in hand-written IR.
+  try {
+    rule = bound.def->shard(bound.view);
+  } catch (const std::exception &) {
+    return false;
+  }
   int64_t result = 0;
   for (unsigned i = 0; i < op.getNumResults(); ++i)
     if (op.getResult(i) == value)
@@ -191,6 +198,7 @@ std::optional<Mixture> Finder::find(NodeOp sum) {
   auto axes =
       sum.getOpset() < 13 ? intsAttr(sum, "axes") : intsOf(operandAt(sum, 1));
   if (!axes || axes->size() != 1 || type.getRank() < 3 ||
+      !type.hasStaticShape() ||
       (axes->front() != 0 && axes->front() != -type.getRank()) ||
       type.getDimSize(0) < 2 || type.getNumElements() == 0)
     return std::nullopt;

@@ -60,14 +60,16 @@ bool isConstant(Value value) {
 /// A vector over the last dimension, or a single number.
 bool isRow(Value value) {
   RankedTensorType type = typeOf(value);
-  return type.getNumElements() == 1 ||
-         (type.getRank() > 0 &&
-          type.getNumElements() == type.getShape().back());
+  return type.hasStaticShape() &&
+         (type.getNumElements() == 1 ||
+          (type.getRank() > 0 &&
+           type.getNumElements() == type.getShape().back()));
 }
 
 int64_t rowsOf(Value value) {
   RankedTensorType type = typeOf(value);
-  return type.getRank() < 2 || type.getShape().back() == 0
+  return !type.hasStaticShape() || type.getRank() < 2 ||
+                 type.getShape().back() == 0
              ? 0
              : type.getNumElements() / type.getShape().back();
 }

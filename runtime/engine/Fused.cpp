@@ -17,9 +17,11 @@
 //             (then their outputs may be written) and until each member's tick
 //             says that it has produced the part
 //
-// or, where a gather feeds the product, consume: what lies with a member that
-// has published is used where it lies. One more tick says that a member has
-// finished; when all have, nobody reads or writes another's memory any more.
+// or, where a gather or an exchange feeds the product, consume: what lies with
+// a member that has published is used where it lies; where the product feeds an
+// exchange, what it makes for a member that has published is stored there. One
+// more tick says that a member has finished; when all have, nobody reads or
+// writes another's memory any more.
 // Results that were left in the members' shared operands are collected then: a
 // member's share as soon as that member has finished, since from then on it
 // touches nobody's memory, and no third one ever touches that share.

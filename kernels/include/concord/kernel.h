@@ -76,12 +76,17 @@ int32_t concord_kernel_run(const concord_kernel *kernel, void *const *pointers,
  * touches no flags; between two steps the engine may look after other
  * operations.
  *
- *   produce(owner, part)  compute what another member's part needs from this
- * one into the shared operand; needs nothing of others combine(part) finish a
- * part of the own share: reads all members' shared operand, writes the written
- * operands consume(owner, part)  compute from the owner's shared operand where
- * it lies collect(owner)        take the owner's share of the result, which it
- * wrote into this member's shared operand; nobody else touches that any more
+ *   produce(owner, part): compute what another member's part needs from this
+ *   one into the shared operand; needs nothing of others.
+ *
+ *   combine(part): finish a part of the own share; reads all members' shared
+ *   operand, writes the written operands.
+ *
+ *   consume(owner, part): compute from the owner's shared operand where it
+ *   lies, or into the owner's written operand what this member has for it.
+ *
+ *   collect(owner): take the owner's share of the result, which it wrote into
+ *   this member's shared operand; nobody else touches that any more.
  *
  * Operands are dense. `run` of such a kernel returns an error. */
 
