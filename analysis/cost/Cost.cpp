@@ -392,6 +392,11 @@ CollectiveCost analytic(const Machine &machine, Kind kind, double bytes,
 
 } // namespace
 
+double secondsOf(const Curve &curve, uint64_t bytes) {
+  double alpha;
+  return evaluate(curve, static_cast<double>(bytes), alpha);
+}
+
 CollectiveCost collective(const Machine &machine, Kind kind, double bytes,
                           const Placement &placement, Algorithm algorithm) {
   int top = placement.top();

@@ -188,8 +188,7 @@ void readFixedCosts(Object &object, Machine &machine) {
       object.number("flag_round_us", 0, machine.flagSeconds * 1e6) / 1e6;
 }
 
-Curve readCurve(const json &entry, const std::string &where) {
-  Object object(entry, where);
+Curve readCurve(Object &object) {
   Curve curve;
   curve.kind = kindNamed(object.text("kind", ""), object.path("kind"));
   curve.ranks = object.integer("ranks", 2, kMostRanks);
@@ -223,6 +222,20 @@ Curve readCurve(const json &entry, const std::string &where) {
   return curve;
 }
 
+FormCurve readForm(Object &object) {
+  FormCurve result;
+  result.form = object.text("form", "");
+  if (result.form.empty())
+    object.fail("lacks \"form\"");
+  result.objective = object.text("objective", "");
+  if (result.objective != "latency" && result.objective != "throughput")
+    throw std::runtime_error(object.path("objective") + " is \"" +
+                             result.objective +
+                             "\"; there are latency and throughput");
+  result.curve = readCurve(object);
+  return result;
+}
+
 void parseCalibration(const json &root, Machine &machine) {
   Object object(root, "");
   object.integer("concord_calibration", 1, 1);
@@ -240,14 +253,21 @@ void parseCalibration(const json &root, Machine &machine) {
   if (object.has("collectives")) {
     const json &list = object.list("collectives");
     for (size_t i = 0; i < list.size(); ++i) {
-      Curve curve =
-          readCurve(list[i], "collectives[" + std::to_string(i) + "]");
+      Object entry(list[i], "collectives[" + std::to_string(i) + "]");
+      Curve curve = readCurve(entry);
       for (const Curve &other : machine.curves)
         if (other.kind == curve.kind && other.ranks == curve.ranks &&
             other.level == curve.level)
           throw std::runtime_error("collectives[" + std::to_string(i) +
                                    "] repeats an earlier entry");
       machine.curves.push_back(std::move(curve));
+    }
+  }
+  if (object.has("forms")) {
+    const json &list = object.list("forms");
+    for (size_t i = 0; i < list.size(); ++i) {
+      Object entry(list[i], "forms[" + std::to_string(i) + "]");
+      machine.forms.push_back(readForm(entry));
     }
   }
   object.finish();
@@ -477,8 +497,7 @@ std::string writeCalibration(const Machine &machine) {
   root["message_us"] = machine.messageSeconds * 1e6;
   root["flag_round_us"] = machine.flagSeconds * 1e6;
   root["inline_bytes"] = machine.inlineBytes;
-  Ordered curves = Ordered::array();
-  for (const Curve &curve : machine.curves) {
+  auto write = [](const Curve &curve) {
     Ordered segments = Ordered::array();
     for (const Segment &segment : curve.segments) {
       Ordered part;
@@ -488,13 +507,23 @@ std::string writeCalibration(const Machine &machine) {
       part["beta_ns_per_byte"] = segment.beta * 1e9;
       segments.push_back(part);
     }
-    curves.push_back({{"kind", kKinds[static_cast<size_t>(curve.kind)]},
-                      {"ranks", curve.ranks},
-                      {"level", curve.level},
-                      {"segments", segments}});
+    return Ordered{{"kind", kKinds[static_cast<size_t>(curve.kind)]},
+                   {"ranks", curve.ranks},
+                   {"level", curve.level},
+                   {"segments", segments}};
+  };
+  Ordered curves = Ordered::array(), forms = Ordered::array();
+  for (const Curve &curve : machine.curves)
+    curves.push_back(write(curve));
+  for (const FormCurve &form : machine.forms) {
+    forms.push_back(write(form.curve));
+    forms.back()["form"] = form.form;
+    forms.back()["objective"] = form.objective;
   }
   if (!curves.empty())
     root["collectives"] = curves;
+  if (!forms.empty())
+    root["forms"] = forms;
   return root.dump(1) + "\n";
 }
 

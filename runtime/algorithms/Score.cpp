@@ -5,11 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Parsing score strings.
+// Parsing score strings, and making them of a calibration.
 //
 //===----------------------------------------------------------------------===//
 
 #include "algorithms/Score.h"
+#include "algorithms/Direct.h"
+#include "concord/cost/Machine.h"
 #include "diagnosis/Error.h"
 #include "engine/Op.h"
 
@@ -123,5 +125,49 @@ std::vector<Score> concord::rt::parseScores(const std::string &text) {
                       " bytes of input");
     scores.push_back(score);
   }
+  return scores;
+}
+
+std::vector<Score> concord::rt::measuredScores(const std::string &path,
+                                               const std::string &objective) {
+  cost::Machine machine;
+  std::string error;
+  if (!cost::readCalibration(path, machine, error))
+    raise(CONCORD_ERROR_INVALID_ARGUMENT, "CONCORD_CALIBRATION: %s",
+          error.c_str());
+  std::vector<Score> scores;
+  for (const cost::FormCurve &flat : machine.forms) {
+    if (flat.form != formText(Form::Flat) || flat.objective != objective)
+      continue;
+    const cost::FormCurve *direct = nullptr;
+    for (const cost::FormCurve &other : machine.forms)
+      if (other.form == formText(Form::Direct) &&
+          other.objective == objective && other.curve.kind == flat.curve.kind &&
+          other.curve.ranks == flat.curve.ranks)
+        direct = &other;
+    if (!direct)
+      continue;
+    Kind kind = flat.curve.kind;
+    auto ranks = uint64_t(flat.curve.ranks);
+    // Curves are over the whole array, scores over one rank's input.
+    bool gathers = chunked(kind, false) && !chunked(kind, true);
+    constexpr uint64_t kStep = 64;
+    for (uint64_t from = 0; from < kFlatMost; from += kStep) {
+      uint64_t whole = (from + kStep) * (gathers ? ranks : 1);
+      bool flatWins = cost::secondsOf(flat.curve, whole) <=
+                      cost::secondsOf(direct->curve, whole);
+      Form form = flatWins ? Form::Flat : Form::Direct;
+      uint64_t begin = from ? from + 1 : 0, end = from + kStep + 1;
+      if (from && scores.back().form == form)
+        scores.back().to = end;
+      else
+        scores.push_back({kind, begin, end, form, int(ranks), true});
+    }
+  }
+  if (scores.empty())
+    raise(CONCORD_ERROR_INVALID_ARGUMENT,
+          "CONCORD_CALIBRATION: %s has no forms for %s; write it anew with "
+          "comm-bench --calibrate",
+          path.c_str(), objective.c_str());
   return scores;
 }

@@ -47,15 +47,24 @@ struct Score {
   plan::Kind kind;
   uint64_t from, to; ///< bytes of this member's input, [from, to)
   Form form;
+  int ranks = 0;         ///< members of the communicator; 0: any number
+  bool measured = false; ///< by a calibration, not asked for
 };
 
 /// Throws Error that names the part that cannot be understood.
 std::vector<Score> parseScores(const std::string &text);
 
+/// The forms that cost least by the calibration at `path` for "latency" or
+/// "throughput", up to what a slot carries. Throws Error when it cannot be read
+/// or has no forms.
+std::vector<Score> measuredScores(const std::string &path,
+                                  const std::string &objective);
+
 inline Form chooseForm(const std::vector<Score> &scores, plan::Kind kind,
-                       uint64_t bytes) {
+                       int ranks, uint64_t bytes) {
   for (const Score &score : scores)
-    if (score.kind == kind && bytes >= score.from && bytes < score.to)
+    if (score.kind == kind && bytes >= score.from && bytes < score.to &&
+        (score.ranks == 0 || score.ranks == ranks))
       return score.form;
   return Form::Automatic;
 }

@@ -28,7 +28,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <sched.h>
+#include <sstream>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -87,6 +89,18 @@ static uint64_t lastLevelCache(int core) {
   return bytes ? bytes : uint64_t(32) << 20;
 }
 
+/// Of a file that all ranks must agree on, what is in it counts.
+static uint32_t hashSetting(const concord_variable &variable) {
+  std::string value = settingOf(variable).value;
+  if (variable.type == CONCORD_VARIABLE_FILE && !value.empty()) {
+    std::ifstream file(value, std::ios::binary);
+    std::stringstream text;
+    text << file.rdbuf();
+    value = text.str();
+  }
+  return uint32_t(hashText(1, value));
+}
+
 static void takeRank(Context &context, const Origin &origin,
                      const concord_context_config &config) {
   RankSlot &slot = context.segment->slot(context.rank);
@@ -106,8 +120,7 @@ static void takeRank(Context &context, const Origin &origin,
   const concord_variable *variables = concord_variables(&count);
   for (size_t i = 0; i < count && index < kMaxSharedSettings; ++i)
     if (variables[i].agree)
-      slot.settings[index++] =
-          uint32_t(hashText(1, settingOf(variables[i]).value));
+      slot.settings[index++] = hashSetting(variables[i]);
   if (context.hosts)
     std::snprintf(slot.host, sizeof slot.host, "%s",
                   context.hosts->nameOf(context.rank).c_str());
@@ -344,6 +357,10 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     logRanks(*context);
     context->hugePages = envInteger("CONCORD_HUGE_PAGES") != 0;
     context->scores = parseScores(envText("CONCORD_ALGORITHM"));
+    // Who asks for forms does not want others.
+    if (std::string file = envText("CONCORD_CALIBRATION");
+        !file.empty() && context->scores.empty())
+      context->scores = measuredScores(file, envText("CONCORD_OBJECTIVE"));
     context->singleCopy = envBytes("CONCORD_SINGLE_COPY");
     if (!readsPeers(*context))
       context->singleCopy = ~uint64_t(0);

@@ -26,6 +26,7 @@ void concord::rt::noteForm(const Op &op) {
                                   : Form::Direct,
                    op.payload,
                    op.form != Form::Automatic,
+                   op.measured,
                    op.inlined,
                    op.across || op.anyStaged,
                    op.cold,
@@ -49,6 +50,8 @@ std::string concord::rt::formOf(const Comm &comm) {
                          : "");
   if (last.asked)
     return text + "CONCORD_ALGORITHM says so";
+  if (last.measured && (last.inlined || last.form == Form::Direct))
+    return text + "of flat and direct it costs less by CONCORD_CALIBRATION";
   switch (last.form) {
   case Form::Flat:
     if (last.inlined)

@@ -94,6 +94,7 @@ struct Op {
   };
   State state = State::Idle;
   Form form = Form::Automatic; ///< that the user asks for
+  bool measured = false;       ///< a calibration decided about the slots
   bool inlined = false;        ///< payload travels in the slots
   bool anyStaged = false;      ///< some member's buffer is not in the heap
   bool flat = false;           ///< slots carry copies, as buffers are cold
@@ -165,8 +166,9 @@ struct Op {
 struct LastForm {
   Kind kind = Kind::Barrier;
   Form form = Form::Automatic;
-  uint64_t bytes = 0; ///< of this member's input
-  bool asked = false; ///< by CONCORD_ALGORITHM
+  uint64_t bytes = 0;    ///< of this member's input
+  bool asked = false;    ///< by CONCORD_ALGORITHM
+  bool measured = false; ///< by CONCORD_CALIBRATION
   bool inlined = false, foreign = false, cold = false, streamed = false;
   bool shared = false, exchange = false, outnumbered = false;
   bool hosts = false; ///< between hosts

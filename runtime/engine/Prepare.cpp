@@ -179,7 +179,7 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
     return prepareSpan(op);
   op.form = comm.context->scores.empty()
                 ? Form::Automatic
-                : chooseForm(comm.context->scores, r.kind, payload);
+                : chooseForm(comm.context->scores, r.kind, comm.size, payload);
   // Where data goes one way, who sends does not wait for those who take.
   bool oneWay = r.kind == Kind::Broadcast || r.kind == Kind::Reduce ||
                 r.kind == Kind::Gather || r.kind == Kind::Scatter;
@@ -188,6 +188,12 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
     inlineLimit = kFlatMost;
   else if (op.form != Form::Automatic)
     inlineLimit = 0;
+  // A calibration says what travels in the slots; the rest depends on where
+  // operands lie and who runs, as ever.
+  op.measured =
+      op.form != Form::Automatic && comm.context->scores.front().measured;
+  if (op.measured)
+    op.form = Form::Automatic;
   op.inlined = !uneven(r) && payload <= inlineLimit;
   if (message || op.inlined || comm.size == 1)
     return CONCORD_OK;

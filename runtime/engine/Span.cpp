@@ -542,7 +542,7 @@ int32_t concord::rt::prepareSpan(Op &op) {
   // Members of an uneven operation know different sizes.
   op.form = comm.context->scores.empty() || uneven(r)
                 ? Form::Automatic
-                : chooseForm(comm.context->scores, r.kind, op.payload);
+                : chooseForm(comm.context->scores, r.kind, 0, op.payload);
   if (r.kind != Kind::Send && r.kind != Kind::Recv) {
     op.inlined = !uneven(r) && op.payload <= kSpanInline;
     return CONCORD_OK;

@@ -21,6 +21,8 @@
 #include "concord/cost/Machine.h"
 
 #include <cmath>
+#include <cstdlib>
+#include <memory>
 
 using namespace concord::bench;
 using namespace concord;
@@ -97,6 +99,100 @@ void concord::bench::fitSegments(
     segments.push_back(segment);
     from = to;
   }
+}
+
+/// Time the flat and the direct form of every collective, as far as slots
+/// carry, in turns.
+static void measureForms(const Options &given, cost::Machine &machine) {
+  constexpr int32_t kKindsMeasured[] = {kAllReduce, kAllGather, kReduceScatter,
+                                        kAllToAll,  kBroadcast, kReduce,
+                                        kGather,    kScatter};
+  constexpr uint64_t kPayloads[] = {64, 256, 512, 1024, 2048, 4096, 6144};
+  Options options = given;
+  options.peers.clear();
+  options.from = 8;
+  options.to = 16 << 10;
+  const char *asked = std::getenv("CONCORD_ALGORITHM");
+  std::string before = asked ? asked : "";
+  struct Candidate {
+    const char *form, *range;
+    std::unique_ptr<Driver> driver;
+  } candidates[] = {{"flat", "0-6145", nullptr}, {"direct", "0-inf", nullptr}};
+  for (Candidate &candidate : candidates) {
+    std::string scores;
+    for (int32_t kind : kKindsMeasured)
+      scores += std::string(kindText(kind)) + ":" + candidate.range + ":" +
+                candidate.form + ";";
+    ::setenv("CONCORD_ALGORITHM", scores.c_str(), 1);
+    candidate.driver = std::make_unique<Driver>(options);
+    candidate.driver->start();
+  }
+  if (asked)
+    ::setenv("CONCORD_ALGORITHM", before.c_str(), 1);
+  else
+    ::unsetenv("CONCORD_ALGORITHM");
+  uint64_t all = uint64_t(options.ranks);
+  for (int32_t kind : kKindsMeasured) {
+    bool reduces =
+        kind == kAllReduce || kind == kReduceScatter || kind == kReduce;
+    std::vector<std::pair<uint64_t, double>> latency[2], throughput[2];
+    for (uint64_t payload : kPayloads) {
+      Command command;
+      command.call.kind = kind;
+      command.call.type = CONCORD_DTYPE_F32;
+      command.call.reduction =
+          reduces ? CONCORD_REDUCTION_SUM : CONCORD_REDUCTION_NONE;
+      command.call.count = payload / 4 / (wideInput(kind) ? all : 1);
+      uint64_t chunk = command.call.count * 4;
+      command.inBytes = wideInput(kind) ? chunk * all : chunk;
+      command.outBytes = wideOutput(kind) ? chunk * all : chunk;
+      command.iterations = 400;
+      command.warmup = 20;
+      std::vector<double> alone[2], many[2];
+      for (int round = 0; round < options.rounds; ++round)
+        for (int i = 0; i < 2; ++i) {
+          command.verb = kBatch;
+          double slowest = 0;
+          for (auto &numbers :
+               candidates[i].driver->command(0, command).numbers)
+            slowest = std::max(slowest, numbers.at(0));
+          many[i].push_back(slowest);
+          command.verb = kSingles;
+          Answer answer = candidates[i].driver->command(0, command);
+          for (uint64_t n = 0; n < command.iterations; ++n) {
+            double began = 0, ended = 0;
+            for (auto &numbers : answer.numbers) {
+              began = std::max(began, numbers.at(2 * n));
+              ended = std::max(ended, numbers[2 * n] + numbers.at(2 * n + 1));
+            }
+            alone[i].push_back(std::max(ended - began, 0.01));
+          }
+        }
+      uint64_t whole = std::max(command.inBytes, command.outBytes);
+      for (int i = 0; i < 2; ++i) {
+        latency[i].push_back({whole, median(alone[i])});
+        throughput[i].push_back({whole, median(many[i])});
+      }
+    }
+    for (int i = 0; i < 2; ++i)
+      for (bool one : {true, false}) {
+        cost::FormCurve form;
+        form.curve.kind = plan::Kind(kind);
+        form.curve.ranks = options.ranks;
+        form.form = candidates[i].form;
+        form.objective = one ? "latency" : "throughput";
+        fitSegments(one ? latency[i] : throughput[i], form.curve.segments);
+        machine.forms.push_back(form);
+      }
+    std::printf("# %-14s flat and direct, us:", kindText(kind));
+    for (size_t i = 0; i < latency[0].size(); ++i)
+      std::printf("  %llu B %.2f %.2f", (unsigned long long)latency[0][i].first,
+                  throughput[0][i].second, throughput[1][i].second);
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+  for (Candidate &candidate : candidates)
+    candidate.driver->finish();
 }
 
 void concord::bench::calibrate(const Options &given, Teams &teams) {
@@ -213,6 +309,8 @@ void concord::bench::calibrate(const Options &given, Teams &teams) {
     std::printf("\n");
     std::fflush(stdout);
   }
+  if (options.ranks > 1)
+    measureForms(given, machine);
   if (flag > 0)
     machine.flagSeconds = flag * 1e-6;
   machine.issueSeconds = issue * 1e-6;

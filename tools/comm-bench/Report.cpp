@@ -11,13 +11,16 @@
 //===----------------------------------------------------------------------===//
 
 #include "Report.h"
+#include "concord/cost/Machine.h"
 
 #include <cerrno>
 #include <cmath>
 #include <cstdarg>
+#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+using namespace concord;
 using namespace concord::bench;
 using Json = nlohmann::json;
 
@@ -77,6 +80,24 @@ void concord::bench::printHead(const Options &options, const Teams &teams) {
   std::fflush(stdout);
 }
 
+/// What the forms cost by the calibration that ranks choose by, if any.
+static std::string candidateCosts(const Options &options, const Row &row) {
+  const char *path = std::getenv("CONCORD_CALIBRATION");
+  const char *given = std::getenv("CONCORD_OBJECTIVE");
+  std::string objective = given && *given ? given : "throughput", text, error;
+  cost::Machine machine;
+  if (!path || !*path || !cost::readCalibration(path, machine, error))
+    return "";
+  for (const cost::FormCurve &form : machine.forms)
+    if (form.curve.kind == plan::Kind(options.kind) &&
+        form.curve.ranks == options.groupSize && form.objective == objective)
+      text += (text.empty() ? "; by its figures for " + objective + ": "
+                            : std::string(", ")) +
+              form.form +
+              format(" %.2f us", cost::secondsOf(form.curve, row.bytes) * 1e6);
+  return text;
+}
+
 void concord::bench::printRow(const Options &options, const Row &row) {
   std::string line =
       format("  %10llu %12llu %8s %6s %6d", (unsigned long long)row.bytes,
@@ -101,7 +122,8 @@ void concord::bench::printRow(const Options &options, const Row &row) {
                            : format("  %9s %7s", "n/a", "n/a");
   std::printf("%s\n", line.c_str());
   if (options.explain)
-    std::printf("#   %s\n", row.form.c_str());
+    std::printf("#   %s%s\n", row.form.c_str(),
+                candidateCosts(options, row).c_str());
   if (options.skew) {
     std::string skew = "#   arrival after the first rank, p50/p99 us:";
     for (size_t r = 0; r < row.outOfPlace.skewMedian.size(); ++r)

@@ -62,6 +62,10 @@ typedef enum concord_variable_reader {
     0, "", "", "Where comm-run keeps compiled programs.")                      \
   X("CONCORD_CACHE_LIMIT", TOOLS, INTEGER, 0, 9e18, "", "17179869184", "0.1",  \
     0, "", "", "Bytes from which the least recently used of them go.")         \
+  X("CONCORD_CALIBRATION", RUNTIME, FILE, 0, 0, "", "(none)", "0.1", 1,        \
+    "NCCL_TUNER_CONFIG_FILE", "",                                              \
+    "What comm-bench --calibrate wrote: of flat and direct the form that "     \
+    "costs less is taken, where CONCORD_ALGORITHM asks for none.")             \
   X("CONCORD_CONNECT_TIMEOUT", RUNTIME, SECONDS, 0.001, 86400, "", "120",      \
     "0.1", 0, "NCCL_SOCKET_RETRY_CNT", "HCCL_CONNECT_TIMEOUT",                 \
     "How long a rank waits for all ranks to join. Keep it shorter than "       \
@@ -133,6 +137,10 @@ typedef enum concord_variable_reader {
   X("CONCORD_MPI", RUNTIME, WORD, 0, 0, "auto|openmpi|mpich", "auto", "0.1",   \
     0, "", "",                                                                 \
     "The MPI between hosts; auto: the one that has started the ranks.")        \
+  X("CONCORD_OBJECTIVE", RUNTIME, WORD, 0, 0, "latency|throughput",            \
+    "throughput", "0.1", 1, "", "",                                            \
+    "What CONCORD_CALIBRATION chooses by: one operation alone, or many one "   \
+    "after the other.")                                                        \
   X("CONCORD_RANK", RUNTIME, INTEGER, 0, 63, "", "(set by the launcher)",      \
     "0.1", 0, "", "RANK_ID", "This process's rank.")                           \
   X("CONCORD_RANK_TABLE", RUNTIME, FILE, 0, 0, "", "(none)", "0.1", 0, "",     \

@@ -30,6 +30,7 @@ TEST(Calibration, RoundTrip) {
                             2,
                             "host",
                             {{512, 3e-7, 1e-12}, {UINT64_MAX, 9e-7, 2e-11}}});
+  machine.forms.push_back({machine.curves[0], "flat", "latency"});
   std::string text = writeCalibration(machine), error;
   Machine again;
   ASSERT_TRUE(parseCalibration(text, "x", again, error)) << error;
@@ -47,6 +48,12 @@ TEST(Calibration, RoundTrip) {
   EXPECT_EQ(again.curves[0].segments[0].upTo, 512u);
   EXPECT_EQ(again.curves[0].segments[1].upTo, UINT64_MAX);
   EXPECT_NEAR(again.curves[0].segments[1].beta, 2e-11, 1e-18);
+  ASSERT_EQ(again.forms.size(), 1u);
+  EXPECT_EQ(again.forms[0].form, "flat");
+  EXPECT_EQ(again.forms[0].objective, "latency");
+  EXPECT_NEAR(secondsOf(again.forms[0].curve, 512), 3e-7 + 512e-12, 1e-15);
+  EXPECT_NEAR(secondsOf(again.forms[0].curve, 1024), 9e-7 + 1024 * 2e-11,
+              1e-15);
   EXPECT_EQ(writeCalibration(again), text);
 }
 

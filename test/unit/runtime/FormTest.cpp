@@ -12,8 +12,12 @@
 
 #include "Ranks.h"
 
+#include <gmock/gmock.h>
+
 #include <atomic>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <memory>
 
 using namespace concord::test;
@@ -191,6 +195,62 @@ TEST(Forms, SmallOutputsThatLeftTheCachesAreStoredPastThem) {
   });
   EXPECT_TRUE(streamed);
   ::unsetenv("CONCORD_CACHE_BYTES");
+}
+
+TEST(Forms, CalibrationChooses) {
+  // Flat wins to 256 B in latency and never in throughput.
+  auto form = [](const char *name, const char *objective, double alpha,
+                 double beta) {
+    return std::string(
+               "{\"kind\": \"all_reduce\", \"ranks\": 2, \"form\": \"") +
+           name + "\", \"objective\": \"" + objective +
+           "\", \"segments\": [{\"alpha_us\": " + std::to_string(alpha) +
+           ", \"beta_ns_per_byte\": " + std::to_string(beta) + "}]}";
+  };
+  std::string path = testing::TempDir() + "calibration.json";
+  std::ofstream(path) << "{\"concord_calibration\": 1, \"forms\": ["
+                      << form("flat", "latency", 0.1, 1) << ","
+                      << form("direct", "latency", 0.4, 0) << ","
+                      << form("flat", "throughput", 1, 1) << ","
+                      << form("direct", "throughput", 0.5, 0) << "]}";
+  ::setenv("CONCORD_CALIBRATION", path.c_str(), 1);
+  auto taken = [](uint64_t bytes) {
+    std::string text;
+    runRanks(2, [&](Rank &rank) {
+      uint64_t count = bytes / sizeof(float);
+      auto *in = rank.heap<float>(count), *out = rank.heap<float>(count);
+      for (uint64_t i = 0; i < count; ++i)
+        in[i] = valueOf(rank.rank, i);
+      ASSERT_OK(concord_all_reduce(rank.world, in, out, count,
+                                   CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM,
+                                   nullptr));
+      for (uint64_t i = 0; i < count; ++i)
+        ASSERT_EQ(out[i], valueOf(0, i) + valueOf(1, i)) << i;
+      if (rank.rank == 0)
+        text = lastForm(rank);
+    });
+    return text;
+  };
+  using testing::HasSubstr;
+  ::setenv("CONCORD_OBJECTIVE", "latency", 1);
+  EXPECT_THAT(taken(256), HasSubstr(": flat ("));
+  EXPECT_THAT(taken(256), HasSubstr("CONCORD_CALIBRATION"));
+  EXPECT_THAT(taken(512), testing::Not(HasSubstr(": flat (")));
+  ::setenv("CONCORD_OBJECTIVE", "throughput", 1);
+  EXPECT_THAT(taken(64), testing::Not(HasSubstr(": flat (")));
+  {
+    // Who asks for a form gets it.
+    Algorithm algorithm("all_reduce:0-4k:flat");
+    EXPECT_THAT(taken(512), HasSubstr(": flat ("));
+  }
+  std::ofstream(path) << "{\"concord_calibration\": 1}";
+  concord_context *context = nullptr;
+  EXPECT_EQ(concord_context_create(nullptr, &context),
+            CONCORD_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(concord_last_error(), HasSubstr("has no forms for throughput"));
+  ::unsetenv("CONCORD_CALIBRATION");
+  ::unsetenv("CONCORD_OBJECTIVE");
+  std::remove(path.c_str());
 }
 
 TEST(Forms, BadStringsAreRefused) {

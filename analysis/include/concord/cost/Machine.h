@@ -60,6 +60,16 @@ struct Curve {
   std::vector<Segment> segments;
 };
 
+/// The same of one form of a collective, by which the runtime chooses
+/// (docs/algorithms.md). "latency": one operation from the last rank's begin to
+/// the last rank's end; "throughput": of many, one after the other.
+struct FormCurve {
+  Curve curve;
+  std::string form, objective;
+};
+/// Seconds for `bytes` of the whole array.
+double secondsOf(const Curve &curve, uint64_t bytes);
+
 /// Bytes/s when everything fits the cache, and when nothing does.
 struct Bandwidth {
   double core = 0; ///< of one core alone
@@ -78,16 +88,17 @@ struct Machine {
   /// 0: as fast as any. On AMD's Zen a tenth of `cache`, and most of what a
   /// collective between caches costs.
   double contended = 0;
-  double opSeconds = 0;       ///< fixed cost of any operation
-  double issueSeconds = 0;    ///< fixed cost of issuing a collective
-  double messageSeconds = 0;  ///< fixed cost of one message to one peer
-  double flagSeconds = 0;     ///< a flag seen by another core
-  uint64_t inlineBytes = 512; ///< payload that travels beside its flag
-  int64_t ranks = 0;          ///< that the description has; 0: any number
-  int64_t coresPerHost = 0;   ///< 0: as many as ranks
-  int64_t ranksPerHost = 0;   ///< of the fullest host; 0: not stated
-  std::vector<Level> levels;  ///< at least one
-  std::vector<Curve> curves;  ///< of a calibration
+  double opSeconds = 0;         ///< fixed cost of any operation
+  double issueSeconds = 0;      ///< fixed cost of issuing a collective
+  double messageSeconds = 0;    ///< fixed cost of one message to one peer
+  double flagSeconds = 0;       ///< a flag seen by another core
+  uint64_t inlineBytes = 512;   ///< payload that travels beside its flag
+  int64_t ranks = 0;            ///< that the description has; 0: any number
+  int64_t coresPerHost = 0;     ///< 0: as many as ranks
+  int64_t ranksPerHost = 0;     ///< of the fullest host; 0: not stated
+  std::vector<Level> levels;    ///< at least one
+  std::vector<Curve> curves;    ///< of a calibration
+  std::vector<FormCurve> forms; ///< likewise
   /// Where predictions were compared with measurements: printed with each.
   std::string validated;
 };
