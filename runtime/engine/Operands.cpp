@@ -347,6 +347,8 @@ bool concord::rt::openViews(Op &op) {
             end = ~uint64_t(0);
         }
         view.base = segment.pointerAt(offset, end);
+        if (!view.base && end != 0)
+          return outsideHeap(op, member);
       }
       if (!view.base && op.segmentBytes != 0 && view.inner != 0)
         return outsideHeap(op, member);
