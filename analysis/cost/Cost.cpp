@@ -336,6 +336,34 @@ const Curve *findCurve(const Machine &machine, Kind kind,
   return best;
 }
 
+/// A group like the one that a curve was measured on: its ranks spread over
+/// what the level joins, as many in each block.
+Placement placeCurve(const Machine &machine, const Curve &curve, int top) {
+  if (top <= 0 || machine.ranks <= 0)
+    return place(machine, curve.ranks);
+  const Level &below = machine.levels[static_cast<size_t>(top) - 1];
+  std::vector<std::vector<int32_t>> blocks;
+  int64_t last = -1;
+  for (int64_t rank = 0; rank < machine.ranks; ++rank) {
+    if (int64_t block = below.blockOf(rank); block != last) {
+      last = block;
+      blocks.emplace_back();
+    }
+    blocks.back().push_back(static_cast<int32_t>(rank));
+  }
+  std::vector<std::vector<int32_t>> group(1);
+  auto wanted = static_cast<size_t>(curve.ranks);
+  for (size_t i = 0; group[0].size() < wanted; ++i) {
+    size_t before = group[0].size();
+    for (const auto &block : blocks)
+      if (i < block.size() && group[0].size() < wanted)
+        group[0].push_back(block[i]);
+    if (group[0].size() == before) // more than the machine has
+      return place(machine, curve.ranks);
+  }
+  return place(machine, group);
+}
+
 double evaluate(const Curve &curve, double bytes, double &alpha) {
   for (const Segment &segment : curve.segments)
     if (bytes <= static_cast<double>(segment.upTo)) {
@@ -419,8 +447,8 @@ CollectiveCost collective(const Machine &machine, Kind kind, double bytes,
     return cost;
   double alpha = 0;
   double measured = evaluate(*curve, bytes, alpha);
-  CollectiveCost like = analytic(machine, kind, bytes,
-                                 place(machine, curve->ranks), Algorithm::Auto);
+  CollectiveCost like = analytic(
+      machine, kind, bytes, placeCurve(machine, *curve, top), Algorithm::Auto);
   double ratio = like.seconds > 0 ? cost.seconds / like.seconds : 1;
   if (curve->ranks == placement.ranks && placement.groupsPerHost == 1)
     ratio = 1;

@@ -672,4 +672,27 @@ bool simulate(const Job &job, const cost::Machine &machine,
   return Simulation(job, machine, options, classes, result).run(error);
 }
 
+std::string validatedRange(const cost::Machine &machine) {
+  // What ./run bench simulate measured (docs/simulate.md). It holds for figures
+  // that comm-bench has measured, not for described ones.
+  static constexpr const char *kOneHost =
+      "on one host with shared memory: 18 programs on 2, 4 and 8 ranks of a "
+      "virtual AMD Zen 4 with 2 cores, calibrated there, 2026-11-30: median "
+      "error 2.1 %, worst 6.7 %; links: nowhere";
+  static constexpr const char *kLinked =
+      "on two hosts with a link: 21 programs on 2 x 1, 2 x 2 and 2 x 4 ranks, "
+      "1 Gbit/s between network namespaces of a virtual AMD Zen 4, a core "
+      "each, calibrated there, 2026-11-30: median error 1.0 %, worst 14.9 %";
+  std::string given = machine.validated.empty() ? "nowhere" : machine.validated;
+  if (!machine.calibrated || machine.levels.empty() ||
+      !machine.levels[0].memory || machine.levels.size() > 2)
+    return given;
+  if (machine.levels.size() == 1)
+    return kOneHost;
+  for (const cost::Curve &curve : machine.curves)
+    if (curve.level == machine.levels[1].name)
+      return kLinked;
+  return given;
+}
+
 } // namespace concord::simulate

@@ -39,13 +39,11 @@ def unavailable():
 
 
 class Link:
-    """`rate` as in tc ("1gbit", "200mbit"), `delay` of each direction ("50us")."""
+    """`rate` as in tc ("1gbit", "200mbit"), `delay` of each direction ("50us"),
+    `burst` what passes at once after a pause."""
 
-    # What passes at once after a pause: as little as still lets all segments pass.
-    BURST = "128kb"
-
-    def __init__(self, rate, delay=""):
-        self.rate, self.delay = rate, delay
+    def __init__(self, rate, delay="", burst="128kb"):
+        self.rate, self.delay, self.burst = rate, delay, burst
         self.name = f"ccl{os.getpid() % 100000}"
 
     def _netns(self, *arguments, timeout=60, **env):
@@ -55,7 +53,7 @@ class Link:
 
     def __enter__(self):
         self._netns("down", self.name)
-        done = self._netns("up", self.name, self.rate, self.delay, self.BURST)
+        done = self._netns("up", self.name, self.rate, self.delay, self.burst)
         if done.returncode:
             self._netns("down", self.name)
             raise LinkError(f"the link cannot be made here: {done.stderr.strip()}")

@@ -8,8 +8,8 @@
 #                                   make hosts NAME-a (10.77.N.1) and NAME-b
 #                                   (10.77.N.2); RATE as in tc (1gbit, 200mbit),
 #                                   DELAY of each direction as in netem (50us, or
-#                                   ""), BURST what passes at once after a pause
-#                                   (256kb; less than 96kb may pass nothing)
+#                                   ""), BURST in kb, what passes at once after a
+#                                   pause (256kb; segments are at most half of it)
 #   netns.sh exec NAME-x CMD...     run CMD on a host
 #   netns.sh agent ADDRESS CMD...   the same, as the remote shell of an mpirun: CMD
 #                                   goes through a shell; needs HOSTS_NETNS=NAME
@@ -57,6 +57,7 @@ end_processes() {
 up() {
   local name=$1 rate=$2 delay=${3:-} burst=${4:-256kb}
   [ ${#name} -le 11 ] || die "the name '$name' is longer than 11 characters"
+  [[ $burst =~ ^[0-9]+kb$ ]] || die "BURST is a number of kb (128kb), not '$burst'"
   local side
   for side in a b; do
     ip netns add "$name-$side"
@@ -66,6 +67,9 @@ up() {
   for side in a b; do
     ip -n "$name-$side" addr add "$(address "$name" $side)/24" dev "$name-$side"
     ip -n "$name-$side" link set "$name-$side" up
+    # A segment that is larger than the burst would never pass.
+    [ "${burst%kb}" -ge 128 ] ||
+      ip -n "$name-$side" link set "$name-$side" gso_max_size $((${burst%kb} * 512))
     # Whole segments cost nothing to send otherwise, and the shaper sees bursts.
     ip netns exec "$name-$side" tc qdisc add dev "$name-$side" root handle 1: \
       tbf rate "$rate" burst "$burst" latency 50ms
@@ -86,10 +90,17 @@ down() {
   done
 }
 
-# The host name is the namespace's, in a UTS namespace of the process.
+# The host name is the namespace's, in a UTS namespace of the process. HOSTS_CORES,
+# as "0,1", are the cores of a and b.
 on() {
   local host=$1
   shift
+  if [ -n "${HOSTS_CORES:-}" ]; then
+    case "$host" in
+      *-a) set -- taskset -c "${HOSTS_CORES%%,*}" "$@" ;;
+      *) set -- taskset -c "${HOSTS_CORES#*,}" "$@" ;;
+    esac
+  fi
   exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
 }
 

@@ -218,9 +218,9 @@ void concord::bench::calibrate(const Options &given, Teams &teams) {
   };
   uint64_t all = uint64_t(options.ranks);
   machine.cache.core = best(128 << 10, 1, true);
-  machine.cache.node = best(128 << 10, all, true);
+  machine.cache.node = std::max(machine.cache.core, best(128 << 10, all, true));
   machine.dram.core = best(8 << 20, 1, false);
-  machine.dram.node = best(8 << 20, all, false);
+  machine.dram.node = std::max(machine.dram.core, best(8 << 20, all, false));
   std::printf("# memory, GB/s: in cache %.1f a core, %.1f all; beyond %.1f a "
               "core, %.1f all\n",
               machine.cache.core * 1e-9, machine.cache.node * 1e-9,

@@ -55,13 +55,6 @@ static std::string percent(double part, double whole) {
   return text;
 }
 
-/// What ./run bench simulate measured (docs/simulate.md). It holds for figures
-/// that comm-bench measured on the host itself, not for described clusters.
-static constexpr llvm::StringLiteral kValidated =
-    "on one host with shared memory: 18 programs on 2, 4 and 8 ranks of a "
-    "virtual AMD Zen 4 with 2 cores, calibrated there, 2026-11-30: median "
-    "error 2.1 %, worst 6.7 %; links: nowhere";
-
 void printPrediction(const Prediction &prediction, llvm::raw_ostream &os) {
   const simulate::Result &result = prediction.result;
   const cost::Machine &machine = prediction.machine;
@@ -126,15 +119,9 @@ void printPrediction(const Prediction &prediction, llvm::raw_ostream &os) {
     os << "timed wait: " << machine.ranksPerHost << " ranks share "
        << machine.coresPerHost
        << " cores of a host; computation is counted as if each had its own\n";
-  bool oneHost = machine.levels.size() == 1 && machine.levels[0].memory;
-  if (machine.calibrated && oneHost) {
-    if (!machine.validated.empty())
-      os << "calibrated: " << machine.validated << "\n";
-    os << "validated: " << kValidated << "\n";
-  } else {
-    os << "validated: "
-       << (machine.validated.empty() ? "nowhere" : machine.validated) << "\n";
-  }
+  if (machine.calibrated && !machine.validated.empty())
+    os << "calibrated: " << machine.validated << "\n";
+  os << "validated: " << simulate::validatedRange(machine) << "\n";
 }
 
 } // namespace concord

@@ -8,12 +8,18 @@ with comm-opt --simulate on that calibration alone, and runs the same programs. 
 ranks outnumber cores, computation is a timed wait (the kernel `busy`), and the row
 says so; with a core for each rank, matrix products and norms compute.
 
-Floors: the median of |predicted / measured - 1| is at most 15 %, the worst 30 %. The
-control predicts every program with the costs of others (its computations and the
-sizes of its collectives shuffled among the programs): it must miss both.
+The second part does the same for two hosts (network namespaces) with a link that tc
+shapes, 1, 2 and 4 ranks on each: comm-bench measures the collectives over the link,
+and a topology file states hosts, cores (one per host) and that calibration. Root and
+Open MPI; without them it says so and the part is left out.
 
---ranks 2 takes a part. --quick takes short turns, and says that its figures do not
-count.
+Floors, of each part: the median of |predicted / measured - 1| is at most 15 %, the
+worst 30 %. The control predicts every program with the costs of others (its
+computations and the sizes of its collectives shuffled among the programs): it must
+miss both.
+
+--ranks 2 takes a part, of the jobs with links --linked 1 by the ranks per host.
+--quick takes short turns, and says that its figures do not count.
 """
 
 import argparse
@@ -29,6 +35,11 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 BIN = os.environ.get("CONCORD_BIN", os.path.join(ROOT, "build", "bin"))
+sys.path.insert(0, os.path.join(ROOT, "test", "hosts"))
+
+from link import Link, LinkError, unavailable  # noqa: E402
+
+RATE, BYTES_PER_SECOND = "1gbit", 125e6
 MEDIAN, WORST = 0.15, 0.30
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
@@ -52,9 +63,9 @@ class Builder:
     """One function of a module, in decomposed form: a chain from the input to the
     output. Every step takes the value of the one before."""
 
-    def __init__(self, name, ranks, domains, real):
+    def __init__(self, name, ranks, domains, real, overlaps=False):
         self.name, self.ranks, self.real = name, ranks, real
-        self.domains = domains
+        self.domains, self.overlaps = domains, overlaps
         self.steps = []  # ("compute", us) | (kind, domain, elements) | ("gemm", m, n, k)
 
     def compute(self, us, elements=None):
@@ -241,6 +252,55 @@ def programs(wanted, cores):
     return result
 
 
+def linked_programs(per_host):
+    """On two hosts, a core each: where ranks share it, computation is a timed wait."""
+    ranks, result = 2 * per_host, []
+
+    def add(name, domains, overlaps=False):
+        program = Builder(f"{name}_2x{per_host}", ranks, domains, per_host == 1,
+                          overlaps)
+        result.append(program)
+        return program
+
+    layers = add("tensor_parallel", whole(ranks))
+    for _ in range(3):
+        layers.compute(3000, 1 << 18)
+        layers.collective("all_reduce", "all", 1 << 18).compute(1500)
+        layers.collective("all_reduce", "all", 1 << 18)
+    sequence = add("sequence_parallel", whole(ranks))
+    for _ in range(2):
+        sequence.collective("all_gather", "all", (1 << 18) // ranks)
+        sequence.compute(3000)
+        sequence.collective("reduce_scatter", "all", 1 << 18)
+        sequence.compute(1000)
+    for overlaps in (False, True):
+        data = add("data_parallel" + ("_overlapped" if overlaps else ""), whole(ranks),
+                   overlaps)
+        for elements in (1 << 19, 1 << 18, 1 << 17):
+            data.compute(5000, elements)
+            data.collective("all_reduce", "all", elements).compute(1000)
+    experts = add("experts", whole(ranks))
+    experts.compute(1000, 1 << 17)
+    for _ in range(2):
+        experts.collective("all_to_all", "all", 1 << 17)
+        experts.compute(3000)
+        experts.collective("all_to_all", "all", 1 << 17)
+    small = add("small", whole(ranks))
+    for _ in range(12):
+        small.collective("all_reduce", "all", 1 << 10).compute(500 * per_host)
+    # Tensor parallel within a host: over all its ranks, and over two of them.
+    for cols in sorted({2, per_host} - {1}) if per_host > 1 else []:
+        rows = ranks // cols
+        mixed = add(f"grid_{rows}x{cols}", grid(rows, cols))
+        for _ in range(3):
+            mixed.compute(3000, 1 << 16)
+            mixed.collective("all_reduce", "tp", 1 << 16)
+        for _ in range(2):
+            mixed.compute(1000, 1 << 18)
+            mixed.collective("all_reduce", "dp", 1 << 18)
+    return result
+
+
 # Measuring --------------------------------------------------------------------------
 
 
@@ -264,99 +324,209 @@ def merge(calibrations):
     return result
 
 
-def predict(text, machine, folder):
-    """Microseconds, and whether computation counted as a timed wait."""
+def host_cores(ranks):
+    """A core per host. One rank each is bound only once it runs: to the runtime, ranks
+    that are bound to fewer cores than there are ranks on the machine share them."""
+    return ({"BENCH_CORES": "0,1"} if ranks == 2 else {"HOSTS_CORES": "0,1"})
+
+
+def calibrate_link(link, ranks, folder, quick):
+    """Curves of the collectives that leave a host, from the rows of comm-bench."""
+    curves, path = [], os.path.join(folder, "rows.json")
+    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+        try:
+            link.mpirun(ranks, [os.path.join(BIN, "comm-bench"), kind, "-n", ranks,
+                                "-b", "1K", "-e", "4M", "-f", "4", "--rounds",
+                                "3" if quick else "5", "-J", path],
+                        **host_cores(ranks))
+        except LinkError:
+            # It doubts its own bound of the link, of which nothing is used here.
+            if not os.path.exists(path):
+                raise
+        with open(path, encoding="utf-8") as file:
+            points = [(row["bytes"], row["time_us"]) for row in json.load(file)["rows"]]
+        os.remove(path)
+        segments, before = [], (0, points[0][1])
+        for bytes_, time in points:
+            slope = max(0.0, (time - before[1]) / (bytes_ - before[0]))
+            slope = min(slope, time / bytes_)
+            segments.append({"up_to_bytes": bytes_, "alpha_us": time - slope * bytes_,
+                             "beta_ns_per_byte": 1e3 * slope})
+            before = (bytes_, time)
+        segments[-1].pop("up_to_bytes")
+        curves.append({"kind": kind, "ranks": ranks, "level": "link",
+                       "segments": segments})
+    return curves
+
+
+def write_topology(per_host, calibration, folder):
+    """Two hosts with a core each and what comm-bench has measured of them."""
+    file_name = f"linked{per_host}.json"
+    with open(os.path.join(folder, file_name), "w", encoding="utf-8") as file:
+        json.dump(calibration, file, indent=1)
+    path = os.path.join(folder, f"two_hosts_{per_host}.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({
+            "concord_topology": 1, "name": f"two hosts of {per_host}, {RATE}",
+            "device": {"calibration": file_name},
+            "hosts": [{"name": "host", "count": 2, "ranks": per_host, "cores": 1,
+                       "nics": 1}],
+            "inside": {"name": "host", "kind": "memory"},
+            "network": [{"name": "link", "bytes_per_second": BYTES_PER_SECOND,
+                         "latency_us": 50}]}, file)
+    return path
+
+
+def predict(text, machine, folder, overlaps=False):
+    """Microseconds of a step."""
     source = os.path.join(folder, "predicted.mlir")
     with open(source, "w", encoding="utf-8") as file:
         file.write(text)
     out = call([os.path.join(BIN, "comm-opt"), source,
-                "--comm-pipeline=simplify=false bucket=false fuse=0 overlap=0 to=ordered",
-                "--simulate", "--topology", machine])
+                pipeline(machine, overlaps, "ordered"), "--simulate", "--topology",
+                machine])
     match = re.search(r"predicted step: ([0-9.]+) (s|ms|us):", out)
     if not match:
         raise Failed("no prediction in\n" + out)
     return float(match.group(1)) * UNITS[match.group(2)]
 
 
-def measure(program, folder, rounds, seconds):
+def pipeline(machine, overlaps, to):
+    return (f"--comm-pipeline=simplify=false bucket=false fuse=0 "
+            f"overlap={int(overlaps)} machine={machine} to={to}")
+
+
+def measure(program, machine, folder, rounds, seconds, link=None):
     source = os.path.join(folder, "measured.mlir")
     target = os.path.join(folder, "measured.so")
     with open(source, "w", encoding="utf-8") as file:
         file.write(program.text())
     call([os.path.join(BIN, "comm-opt"), source,
-          "--comm-pipeline=simplify=false bucket=false fuse=0 overlap=0 to=lowered",
-          "--emit=so", "-o", target])
-    report = json.loads(call([os.path.join(BIN, "bench_fuse"), str(program.ranks),
-                              str(rounds), str(seconds), "65536", target]))
+          pipeline(machine, program.overlaps, "lowered"), "--emit=so", "-o", target])
+    command = [os.path.join(BIN, "bench_fuse"), str(program.ranks), str(rounds),
+               str(seconds), "65536", target]
+    if link:
+        report = json.loads(link.mpirun(program.ranks, command,
+                                        **host_cores(program.ranks)))
+    else:
+        report = json.loads(call(command))
     return statistics.median(report["programs"][0]["rounds"])
 
 
-def errors_of(predicted, measured):
-    return [abs(p / m - 1) for p, m in zip(predicted, measured)]
+class Part:
+    """Programs of one part, predicted and measured one by one; then the control."""
+
+    def __init__(self, name, folder, rounds, seconds):
+        self.name, self.folder = name, folder
+        self.rounds, self.seconds = rounds, seconds
+        self.programs, self.machines = [], []
+        self.predicted, self.measured, self.rows = [], [], []
+
+    def add(self, program, machine, link=None):
+        self.programs.append(program)
+        self.machines.append(machine)
+        predicted = predict(program.text(), machine, self.folder, program.overlaps)
+        measured = measure(program, machine, self.folder, self.rounds, self.seconds,
+                           link)
+        self.predicted.append(predicted)
+        self.measured.append(measured)
+        kind = "" if program.real else "  timed wait"
+        print(f"  {program.name:30} predicted {predicted:9.1f} us  measured "
+              f"{measured:9.1f} us  {predicted / measured - 1:+6.1%}{kind}", flush=True)
+        self.rows.append({"name": program.name, "value": predicted / measured - 1,
+                          "unit": "relative", "floor": None, "ok": True})
+
+    def finish(self):
+        """The floors. The control has of each program the steps of another one of as
+        many ranks."""
+        shuffled, shuffle = [], random.Random(7)
+        for i, program in enumerate(self.programs):
+            others = [p for j, p in enumerate(self.programs) if j != i and
+                      p.ranks == program.ranks and
+                      p.domains.keys() == program.domains.keys()]
+            other = shuffle.choice(others) if others else program
+            shuffled.append(predict(program.text(other.steps), self.machines[i],
+                                    self.folder, program.overlaps))
+
+        def errors(predictions):
+            return [abs(p / m - 1) for p, m in zip(predictions, self.measured)]
+
+        own, control = errors(self.predicted), errors(shuffled)
+        print()
+        for name, value, floor, at_most in (
+                ("median_error", statistics.median(own), MEDIAN, True),
+                ("worst_error", max(own), WORST, True),
+                ("control_median_error", statistics.median(control), MEDIAN, False),
+                ("control_worst_error", max(control), WORST, False)):
+            ok = value <= floor if at_most else value > floor
+            print(f"{'ok  ' if ok else 'MISS'} {self.name}{name}: {value:.1%} "
+                  f"{'<=' if at_most else '>'} {floor:.0%}")
+            self.rows.append({"name": self.name + name, "value": value,
+                              "unit": "relative", "floor": floor, "ok": ok})
+        print(f"{len(self.programs)} programs\n")
+        return self.rows
+
+
+def one_host(options, folder, rounds, seconds):
+    part = Part("", folder, rounds, seconds)
+    cores = len(os.sched_getaffinity(0))
+    machine, calibrations, at = options.calibration, [], None
+    for program in sorted(programs(options.ranks, cores), key=lambda p: p.ranks):
+        # Right before its programs: where the system puts the ranks, and what else
+        # it does, changes by the minute.
+        if not options.calibration and program.ranks != at:
+            at = program.ranks
+            machine = os.path.join(folder, f"machine{at}.json")
+            calibrations.append(calibrate(at, folder, 1 << 20))
+            with open(machine, "w", encoding="utf-8") as file:
+                json.dump(merge(calibrations), file, indent=1)
+        part.add(program, machine)
+    return part.finish()
+
+
+def two_hosts(options, folder, rounds, seconds):
+    part, curves = Part("linked_", folder, rounds, seconds), []
+    calibrations = [calibrate(2, folder, 1 << 20)]
+    if 4 in options.linked:
+        calibrations.append(calibrate(4, folder, 1 << 20))
+    # The shaper lets little pass at once: how much depends on the pauses before.
+    with Link(RATE, burst="48kb") as link:
+        for per_host in options.linked:
+            curves += calibrate_link(link, 2 * per_host, folder, options.quick)
+            calibration = merge(calibrations)
+            calibration["collectives"] += curves
+            machine = write_topology(per_host, calibration, folder)
+            for program in linked_programs(per_host):
+                part.add(program, machine, link)
+    return part.finish()
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("-J", "--json")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8])
+    parser.add_argument("--ranks", type=int, nargs="*", default=[2, 4, 8])
+    parser.add_argument("--linked", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--calibration",
                         help="figures that were measured before, instead of now")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    cores = len(os.sched_getaffinity(0))
     rounds, seconds = (3, 0.1) if options.quick else (9, 0.2)
-    rows, machines = [], []
+    rows = []
     try:
         with tempfile.TemporaryDirectory() as folder:
-            list_ = sorted(programs(options.ranks, cores), key=lambda p: p.ranks)
-            machine = options.calibration
-            predicted, measured, calibrations, at = [], [], [], None
-            for program in list_:
-                # Right before its programs: where the system puts the ranks, and
-                # what else it does, changes by the minute.
-                if not options.calibration and program.ranks != at:
-                    at = program.ranks
-                    machine = os.path.join(folder, f"machine{at}.json")
-                    calibrations.append(calibrate(at, folder, 1 << 20))
-                    with open(machine, "w", encoding="utf-8") as file:
-                        json.dump(merge(calibrations), file, indent=1)
-                machines.append(machine)
-                predicted.append(predict(program.text(), machine, folder))
-                measured.append(measure(program, folder, rounds, seconds))
-                kind = "" if program.real else "  timed wait"
-                print(f"  {program.name:24} predicted {predicted[-1]:9.1f} us  measured "
-                      f"{measured[-1]:9.1f} us  {predicted[-1] / measured[-1] - 1:+6.1%}"
-                      f"{kind}", flush=True)
-                rows.append({"name": program.name, "value": predicted[-1] /
-                             measured[-1] - 1, "unit": "relative", "floor": None,
-                             "ok": True})
-            # Each program with the steps of another one of as many ranks.
-            shuffled = []
-            shuffle = random.Random(7)
-            for i, program in enumerate(list_):
-                others = [p for j, p in enumerate(list_) if j != i and
-                          p.ranks == program.ranks and
-                          p.domains.keys() == program.domains.keys()]
-                other = shuffle.choice(others) if others else program
-                shuffled.append(predict(program.text(other.steps), machines[i],
-                                        folder))
-    except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
+            if options.ranks:
+                print(f"one host, {len(os.sched_getaffinity(0))} cores")
+                rows += one_host(options, folder, rounds, seconds)
+            missing = unavailable()
+            if options.linked and missing:
+                print(f"two hosts: skipped: {missing}")
+            elif options.linked:
+                print(f"two hosts, a core each, {RATE} between them")
+                rows += two_hosts(options, folder, rounds, seconds)
+    except (Failed, LinkError, OSError, ValueError, subprocess.TimeoutExpired) as error:
         print(f"bench simulate: {error}")
         return 1
-    errors, control = errors_of(predicted, measured), errors_of(shuffled, measured)
-    checks = [("median_error", statistics.median(errors), MEDIAN, True),
-              ("worst_error", max(errors), WORST, True),
-              ("control_median_error", statistics.median(control), MEDIAN, False),
-              ("control_worst_error", max(control), WORST, False)]
-    print()
-    for name, value, floor, at_most in checks:
-        ok = value <= floor if at_most else value > floor
-        print(f"{'ok  ' if ok else 'MISS'} {name}: {value:.1%} "
-              f"{'<=' if at_most else '>'} {floor:.0%}")
-        rows.append({"name": name, "value": value, "unit": "relative", "floor": floor,
-                     "ok": ok})
-    print(f"{len(list_)} programs on {cores} cores")
     if options.quick:
         print("--quick: too few steps for the figures to count")
     if options.json:

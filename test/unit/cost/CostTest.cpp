@@ -187,6 +187,33 @@ TEST(Collective, MeasuredCurvesWin) {
       Algorithm::Measured);
 }
 
+/// A curve of a level was measured across it, wherever its ranks come first.
+TEST(Collective, CurvesOfALevelAreScaledByGroupsThatCrossIt) {
+  Machine machine;
+  std::string error;
+  ASSERT_TRUE(parseTopology(R"({
+    "concord_topology": 1,
+    "device": {"machine": "cpu"},
+    "hosts": [{"count": 2, "ranks": 2, "cores": 1, "nics": 1}],
+    "inside": {"kind": "memory"},
+    "network": [{"name": "link", "bytes_per_second": 1e8, "latency_us": 50}]
+  })",
+                            "two hosts", machine, error))
+      << error;
+  machine.curves.push_back(
+      {Kind::AllReduce, 2, "link", {{UINT64_MAX, 1e-4, 1e-8}}});
+  // One rank of each host: as measured. Two such groups share the link.
+  double one = collective(machine, Kind::AllReduce, 1e6,
+                          place(machine, strided(1, 2, 2, 1)))
+                   .seconds;
+  EXPECT_DOUBLE_EQ(one, 1e-4 + 1e-2);
+  double two = collective(machine, Kind::AllReduce, 1e6,
+                          place(machine, strided(2, 2, 2, 1)))
+                   .seconds;
+  EXPECT_GT(two, 1.9 * one);
+  EXPECT_LT(two, 2.1 * one);
+}
+
 TEST(Compute, TheLongerOfArithmeticAndMemory) {
   Machine machine = *builtinMachine("accelerator");
   EXPECT_DOUBLE_EQ(compute(machine, 1e14, 1), 1);

@@ -113,6 +113,10 @@ struct Options {
 bool simulate(const Job &job, const cost::Machine &machine,
               const Options &options, Result &result, std::string &error);
 
+/// For outputs: where predictions by such figures were compared with
+/// measurements, or "nowhere". What a calibration says of itself is not it.
+std::string validatedRange(const cost::Machine &machine);
+
 } // namespace concord::simulate
 
 #endif // CONCORD_SIMULATE_SIMULATE_H
