@@ -18,6 +18,7 @@
 #include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
+#include "common/Predicted.h"
 #include "concord/artefact.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -815,6 +816,10 @@ void Lower::runOnOperation() {
   if (failed(plan))
     return signalPassFailure();
 
+  FailureOr<llvm::json::Object> predicted = predictStep(module);
+  if (failed(predicted))
+    return signalPassFailure();
+
   Numbering numbering;
   SmallVector<std::string> kernels;
   SmallVector<Attribute> parameters;
@@ -844,8 +849,8 @@ void Lower::runOnOperation() {
                                  ranks.begin(), ranks.end())));
       parameter = attrs.getDictionary(&getContext());
     }
-  Metadata metadata =
-      describeArtefact(module, programs, *plan, kernels, parameters);
+  Metadata metadata = describeArtefact(module, programs, *plan, kernels,
+                                       parameters, std::move(*predicted));
 
   if (failed(loops(module)))
     return signalPassFailure();

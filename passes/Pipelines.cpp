@@ -13,6 +13,7 @@
 
 #include "Passes.h"
 #include "common/Family.h"
+#include "common/Predicted.h"
 
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -94,6 +95,21 @@ struct RefusePass : public PassWrapper<RefusePass, OperationPass<ModuleOp>> {
   std::string message;
 };
 
+/// Keeps on the module whose figures it is compiled by: what is lowered in
+/// another run is predicted with the same.
+struct MachinePass : public PassWrapper<MachinePass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MachinePass)
+  explicit MachinePass(std::string machine) : machine(std::move(machine)) {}
+  StringRef getArgument() const override { return "comm-machine"; }
+  StringRef getDescription() const override {
+    return "Keep the machine's name on the module";
+  }
+  void runOnOperation() override {
+    getOperation()->setAttr(kMachine, StringAttr::get(&getContext(), machine));
+  }
+  std::string machine;
+};
+
 void addPhase(OpPassManager &manager, Phase until, FillPhase fill) {
   manager.addPass(std::make_unique<PhasePass>(until, std::move(fill)));
 }
@@ -119,6 +135,8 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
         " is none of partitioned, decomposed, ordered, planned, lowered"));
     return;
   }
+  if (!options.machine.empty())
+    manager.addPass(std::make_unique<MachinePass>(options.machine));
   CommPartitionOptions split;
   split.experts = options.experts;
   addPhase(manager, Phase::Partitioned, [=](OpPassManager &pm, bool) {

@@ -172,7 +172,8 @@ private:
 Metadata describeArtefact(ModuleOp module,
                           std::vector<LoweredProgram> &programs,
                           const plan::Plan &plan, ArrayRef<std::string> kernels,
-                          ArrayRef<Attribute> parameters) {
+                          ArrayRef<Attribute> parameters,
+                          llvm::json::Object predicted) {
   Metadata metadata;
   metadata.plan = plan::serialize(plan);
   for (const std::string &kernel : kernels)
@@ -277,6 +278,7 @@ Metadata describeArtefact(ModuleOp module,
         {"bytes", parameter.getAs<IntegerAttr>("bytes").getInt()}});
   }
   root["parameters"] = std::move(list);
+  root["predicted"] = std::move(predicted);
   llvm::raw_string_ostream os(metadata.json);
   os << llvm::json::Value(std::move(root));
   return metadata;

@@ -13,6 +13,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
 
 #include <string>
 #include <vector>
@@ -36,12 +37,14 @@ struct LoweredProgram {
 /// lowered: section, file, dtype, shape, parts per rank, packing, bytes.
 mlir::DictionaryAttr describeParameter(comm::WeightOp op);
 
-/// `programs` are those of the plan, in its order.
+/// `programs` are those of the plan, in its order; `predicted` as predictStep
+/// has it.
 Metadata describeArtefact(mlir::ModuleOp module,
                           std::vector<LoweredProgram> &programs,
                           const plan::Plan &plan,
                           llvm::ArrayRef<std::string> kernels,
-                          llvm::ArrayRef<mlir::Attribute> parameters);
+                          llvm::ArrayRef<mlir::Attribute> parameters,
+                          llvm::json::Object predicted);
 
 /// Writes NAME.weights for a lowered module: every parameter of
 /// `comm.parameters`, sliced and packed per rank. Empty string or the error.

@@ -9,6 +9,7 @@
 
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
+#include "common/Predicted.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -126,6 +127,9 @@ static DType typeOf(Operation *op) {
 }
 
 double CostModel::fusedProduct(comm::FusedOp op) const {
+  if (auto predicted = op->getAttrOfType<DenseF64ArrayAttr>(kPredictedFusion);
+      predicted && predicted.size() == 3)
+    return std::max(0.0, predicted[2] * 1e-6 - collective(op).seconds);
   StringRef text = op.getDescription();
   const double groups = keyOf(text, "groups", 1);
   const DType type = typeOf(op);

@@ -346,6 +346,8 @@ int32_t concord::rt::waitSite(Context &context, uint32_t index) {
                 "concord_site_wait: site %u is not one of a running program",
                 index);
   Site &site = program->sites[index];
+  if (program->trace && !site.issue->synchronous)
+    program->trace(program->traceUser, index, 3, nowNanoseconds());
   int32_t status = CONCORD_OK;
   auto settle = [&](Site &one) {
     if (!one.takesPart || one.op.state == Op::State::Idle)

@@ -578,6 +578,8 @@ concord::rt::loadProgram(Context &context, const char *path,
       auto other = std::make_unique<concord_program>();
       other->context = &context;
       other->path = program->path;
+      other->trace = program->trace;
+      other->traceUser = program->traceUser;
       program->others.push_back(std::move(other));
       concord_program &next = *program->others.back();
       json again;

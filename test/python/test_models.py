@@ -8,6 +8,7 @@ plus 4 ulp of the largest output. Collectives are counted in the plan.
 """
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -225,10 +226,38 @@ def test_mlir_program_runs_and_is_traced(tmp_path):
     # The weights are referred to, not held: 370 kB of them as text would be
     # above a megabyte.
     assert program.stat().st_size < 1_000_000
-    runs.tool("comm-run", program, "-n", 2, "--trace", trace, "--timeout", 60)
-    events = json.loads(trace.read_text())
-    events = events["traceEvents"] if isinstance(events, dict) else events
+    done = runs.tool("comm-run", program, "-n", 2, "--repeat", 3, "--trace", trace,
+                     "--timeout", 60)
+    events = json.loads(trace.read_text())["traceEvents"]
     assert {e["pid"] for e in events if e.get("ph") == "X"} == {0, 1}
+    # Predicted beside measured, for people and in the trace.
+    assert "predicted against measured, us of a step; figures of " in done.stdout
+    assert "3 steps of 2 ranks" in done.stdout
+    for what in ("step", "computation", "exposed communication"):
+        (line,) = re.findall(rf"^  {what} +([0-9.]+) +([0-9.]+)$", done.stdout, re.M)
+        assert all(float(value) > 0 for value in line), what
+    issues = [e for e in events if e.get("cat") == "collective"]
+    assert issues and all(e["args"]["predicted_us"] > 0 and
+                          e["args"]["exposed_us"] >= 0 for e in issues)
+    assert all(e["args"]["predicted_us"] > 0 for e in events if e.get("cat") == "step")
+
+
+def test_a_fused_collective_is_measured_against_its_prediction(tmp_path):
+    """What comm-fuse decided by is there after the run."""
+    apart, fused, trace = (tmp_path / name for name in ("a.mlir", "f.mlir", "t.json"))
+    runs.tool("comm-opt", runs.model_path("bert_tiny"), "--tp", 2, "--dim=batch=4",
+              "--dim=seq=32", "--comm-pipeline=to=decomposed", "-o", apart)
+    done = runs.tool("comm-opt", apart, "--comm-fuse=force=true", "--explain", "-o", fused)
+    taken = re.findall(r"explain: comm-fuse fuse .* predicted_unfused_us=([0-9.]+) "
+                       r"predicted_fused_us=([0-9.]+)", done.stderr)
+    assert taken
+    done = runs.tool("comm-run", fused, "-n", 2, "--trace", trace, "--timeout", 60)
+    (said,) = re.findall(r"(\d+) fused: predicted ([0-9.]+) us instead of ([0-9.]+) "
+                         r"apart, measured ([0-9.]+)", done.stdout)
+    assert int(said[0]) == len(taken)
+    assert abs(float(said[1]) - sum(float(t[1]) for t in taken)) < 0.2 * len(taken)
+    assert abs(float(said[2]) - sum(float(t[0]) for t in taken)) < 0.2 * len(taken)
+    assert float(said[3]) > 0
 
 
 def test_model_runs_in_one_go():

@@ -150,13 +150,16 @@ def test_measured(tmp_path):
     events += [{"ph": "X", "cat": "collective", "name": "all_gather", "pid": 1, "tid": 1,
                 "ts": 110.0, "dur": 5.0, "args": {"site": 0}},
                {"ph": "X", "cat": "compute", "name": "compute", "pid": 0, "tid": 0,
-                "ts": 100.0, "dur": 10.0, "args": {}}]
+                "ts": 100.0, "dur": 10.0, "args": {}},
+               {"ph": "X", "cat": "wait", "name": "wait", "pid": 0, "tid": 0,
+                "ts": 112.0, "dur": 3.0, "args": {"site": 0}}]
     trace = tmp_path / "trace.json"
     trace.write_text(json.dumps({"traceEvents": events}))
     _, data = parse(make(tmp_path, program(2), "--comm-order", f"--report-trace={trace}"))
     measured = data["measured"]
     assert measured["step"] == 3 and abs(measured["seconds"] - 50e-6) < 1e-9
-    assert measured["ranks"][0]["host"] == [[0, 0, 10000, -1, 0]]
+    assert measured["ranks"][0]["host"] == [[0, 0, 10000, -1, 0],
+                                            [1, 12000, 15000, 0, 0]]
     assert measured["ranks"][1]["lanes"] == [{"lane": 0, "spans": [[3, 10000, 15000, 0, 0]]}]
     for text, message in (("nothing", "not JSON"), ("{}", "traceEvents"),
                           ('{"traceEvents": []}', "holds no step")):
@@ -165,6 +168,33 @@ def test_measured(tmp_path):
             [BIN / "comm-opt", tmp_path / "step.mlir", f"--report={tmp_path / 'r.html'}",
              f"--report-trace={trace}"], capture_output=True, text=True, check=False)
         assert done.returncode == 1 and message in done.stderr
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """16 ranks with 2,000 collectives, predicted and measured."""
+    folder = tmp_path_factory.mktemp("large")
+    events = []
+    for rank in range(16):
+        events.append({"ph": "X", "cat": "step", "name": "step 0", "pid": rank, "tid": 0,
+                       "ts": 0.0, "dur": 2000 * 100.0, "args": {"program": 0}})
+        for site in range(2000):
+            events += [{"ph": "X", "cat": "compute", "name": "compute", "pid": rank,
+                        "tid": 0, "ts": 100.0 * site, "dur": 60.0, "args": {"program": 0}},
+                       {"ph": "X", "cat": "collective", "name": "x", "pid": rank, "tid": 1,
+                        "ts": 100.0 * site + 60, "dur": 40.0,
+                        "args": {"site": site, "program": 0}}]
+    trace = folder / "trace.json"
+    trace.write_text(json.dumps({"traceEvents": events}))
+    return make(folder, program(1000), "--comm-order", f"--topology={TOPOLOGY}",
+                f"--report-trace={trace}")
+
+
+def test_large(large):
+    _, data = parse(large)
+    assert len(data["programs"][0]["issues"]) == 2000
+    assert len(data["measured"]["ranks"]) == 16
+    assert large.stat().st_size < 8_000_000
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -179,3 +209,15 @@ def test_drawn_by_a_browser(page, tmp_path):
     assert 'data-ready="1"' in done.stdout
     assert int(re.search(r'data-drawn="(\d+)"', done.stdout).group(1)) > 16
     assert "hidden" in done.stdout
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium")
+def test_large_is_drawn_by_a_browser(large, tmp_path):
+    """Predicted and measured rows, in a picture of bounded detail."""
+    done = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu",
+         f"--user-data-dir={tmp_path}", "--virtual-time-budget=20000", "--dump-dom",
+         large.as_uri()], capture_output=True, text=True, timeout=300, check=True)
+    assert 'data-ready="1"' in done.stdout
+    assert 16 < int(re.search(r'data-drawn="(\d+)"', done.stdout).group(1)) < 100_000
+    assert "measured step 0" in done.stdout

@@ -144,7 +144,7 @@ static json::Value measuredRanks(const Prediction &prediction, StringRef trace,
   struct Slice {
     int64_t rank, lane, site;
     double begin, end;
-    bool compute;
+    simulate::Span::Kind kind;
   };
   std::vector<Slice> slices;
   std::map<int64_t, std::pair<double, double>> steps; // begin, end over ranks
@@ -169,12 +169,16 @@ static json::Value measuredRanks(const Prediction &prediction, StringRef trace,
       auto [at, fresh] = steps.try_emplace(step, *begin, end);
       at->second.first = std::min(at->second.first, *begin);
       at->second.second = std::max(at->second.second, end);
-    } else if (category == "compute" || category == "collective") {
+    } else if (category == "compute" || category == "collective" ||
+               category == "wait") {
       const json::Object *arguments = event->getObject("args");
       slices.push_back(
           {*rank, event->getInteger("tid").value_or(1) - 1,
            arguments ? arguments->getInteger("site").value_or(-1) : -1, *begin,
-           end, category == "compute"});
+           end,
+           category == "compute" ? simulate::Span::Kind::Compute
+           : category == "wait"  ? simulate::Span::Kind::Wait
+                                 : simulate::Span::Kind::Transfer});
     }
   }
   if (steps.empty()) {
@@ -199,8 +203,9 @@ static json::Value measuredRanks(const Prediction &prediction, StringRef trace,
     }
     const simulate::Program &program =
         prediction.job.programs[programOf[slice.rank]];
-    if (!slice.compute && (slice.site < 0 || static_cast<size_t>(slice.site) >=
-                                                 program.issues.size())) {
+    bool computes = slice.kind == simulate::Span::Kind::Compute;
+    if (!computes && (slice.site < 0 || static_cast<size_t>(slice.site) >=
+                                            program.issues.size())) {
       error = "--report-trace: site " + std::to_string(slice.site) +
               " is not one of this program; the trace is of another one";
       return nullptr;
@@ -209,11 +214,12 @@ static json::Value measuredRanks(const Prediction &prediction, StringRef trace,
       return static_cast<int64_t>(std::llround((micros - bounds.first) * 1e3));
     };
     Rows &rows = ranks[slice.rank];
-    if (slice.compute)
-      rows.host.push_back(span(0, at(slice.begin), at(slice.end), -1, false));
+    json::Array row = span(static_cast<int>(slice.kind), at(slice.begin),
+                           at(slice.end), slice.site, false);
+    if (slice.kind == simulate::Span::Kind::Transfer)
+      rows.lanes[slice.lane].push_back(std::move(row));
     else
-      rows.lanes[slice.lane].push_back(
-          span(3, at(slice.begin), at(slice.end), slice.site, false));
+      rows.host.push_back(std::move(row));
   }
   json::Array list;
   for (auto &[rank, rows] : ranks)
@@ -304,9 +310,7 @@ std::string makeReport(ModuleOp module, const Prediction &prediction,
   data["world"] = job.world;
   data["machine"] =
       text(prediction.machine.name + " (" + prediction.machine.source + ")");
-  data["validated"] =
-      text(prediction.machine.validated.empty() ? "nowhere"
-                                                : prediction.machine.validated);
+  data["validated"] = text(simulate::validatedRange(prediction.machine));
   data["timedWait"] = result.timedWait;
   data["seconds"] = result.seconds;
   data["criticalCompute"] = result.criticalCompute;

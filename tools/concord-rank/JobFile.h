@@ -35,12 +35,14 @@
 //   "heap_peers_rss_bytes"}  part of the RSS that maps peers' heaps
 //
 // Trace, times in ns of CLOCK_MONOTONIC (the same for all processes of a host):
-//   {"rank", "world",
-//    "sites": [{"site", "kind", "domain", "lane", "location"}..],
-//    "steps": [[begin, end]..],
-//    "events": [[step, site, begin, returned, completed]..]}
-// `begin` to `returned` is the call of concord_issue; `completed` is equal to
-// `returned` for a synchronous site, else when concord_site_wait returned.
+//   {"rank", "world", "issuers": [
+//     {"program",  name in the plan, of the only one as it likes
+//      "steps": [[step, begin, end]..],
+//      "events": [[step, site, begin, returned, waited, completed]..]}..]}
+// The first issuer is the one whose steps are measured. `begin` to `returned`
+// is the call of concord_issue. A site that is not synchronous was waited for
+// from `waited` to `completed`; otherwise `waited` is -1 and `completed` equal
+// to `returned`.
 //
 //===----------------------------------------------------------------------===//
 

@@ -17,10 +17,12 @@
 #include "concord/launch.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
 #include <exception>
 #include <fstream>
@@ -80,12 +82,13 @@ void check(int32_t status) {
                                   concord_last_error());
 }
 
-/// Issues of the traced steps, in memory that is there before the first step.
+/// Steps and issues of one issuer, in memory that is there before the first
+/// step. Each issuer has a thread.
 class Trace {
 public:
   struct Event {
     uint32_t step, site;
-    int64_t begin, returned, completed;
+    int64_t begin, returned, waited, completed;
   };
 
   void reserve(uint64_t events, uint32_t sites) {
@@ -99,30 +102,43 @@ public:
       open[site] = ~uint64_t(0);
       if (used < list.size()) {
         open[site] = used;
-        list[used++] = {step, site, time, time, time};
+        list[used++] = {step, site, time, time, -1, time};
       }
       return;
     }
     if (open[site] == ~uint64_t(0))
       return;
     Event &event = list[open[site]];
+    if (phase == 3) {
+      event.waited = time;
+      return;
+    }
     event.completed = time;
     if (phase == 1)
       event.returned = time;
   }
-  json events(int64_t zero) const {
-    json all = json::array();
+  /// `steps`: number, begin and end of each. Times count from `zero`.
+  json written(const std::string &program, int64_t zero,
+               const std::vector<std::array<int64_t, 3>> &steps) const {
+    json events = json::array(), times = json::array();
     for (uint64_t i = 0; i < used; ++i) {
       const Event &e = list[i];
-      all.push_back({e.step, e.site, e.begin - zero, e.returned - zero,
-                     e.completed - zero});
+      events.push_back({e.step, e.site, e.begin - zero, e.returned - zero,
+                        e.waited < 0 ? -1 : e.waited - zero,
+                        e.completed - zero});
     }
-    return all;
+    for (const auto &[number, begin, end] : steps)
+      times.push_back({number, begin - zero, end - zero});
+    return {{"program", program},
+            {"steps", std::move(times)},
+            {"events", std::move(events)}};
   }
-  static void callback(void *user, uint32_t site, int32_t phase, int64_t time) {
-    static_cast<Trace *>(user)->add(site, phase, time);
+  static void callback(void *, uint32_t site, int32_t phase, int64_t time) {
+    if (current)
+      current->add(site, phase, time);
   }
 
+  static thread_local Trace *current;
   bool recording = false;
   uint32_t step = 0;
 
@@ -131,6 +147,7 @@ private:
   std::vector<uint64_t> open; ///< per site, its last event
   uint64_t used = 0;
 };
+thread_local Trace *Trace::current = nullptr;
 
 struct Memory {
   uint64_t rss = 0, pss = 0, peers = 0;
@@ -193,6 +210,12 @@ private:
   void finishIssuers();
   void askForSlots(uint64_t step);
   void runIssuer(size_t number, uint64_t steps);
+  /// The number of a step among the measured ones, -1 where it is not traced.
+  int64_t tracedNumber(uint64_t step) const {
+    bool traced = !job.traceFile.empty() && step >= job.warmup &&
+                  (job.traceSteps == 0 || step - job.warmup < job.traceSteps);
+    return traced ? int64_t(step - job.warmup) : -1;
+  }
   void steps();
   std::string statistics();
   std::string traceText();
@@ -214,8 +237,12 @@ private:
     int32_t status = CONCORD_OK;
     uint64_t steps = 0;
     std::thread thread;
+    Trace trace;
+    std::vector<std::array<int64_t, 3>> times; ///< of the recorded steps
   };
-  std::vector<Issuer> issuers;
+  std::deque<Issuer> issuers;
+  /// The measured step that is traced now; -1 for none.
+  std::atomic<int64_t> tracedStep{-1};
   std::string mainIssuer;
   std::atomic<bool> lastRound{false};
   std::mt19937_64 random{0}; ///< of the steps that use slots
@@ -298,9 +325,21 @@ void Runner::runIssuer(size_t number, uint64_t steps) {
   };
   if (failed(concord_issuer_attach(context, self.name.c_str())))
     return;
+  Trace::current = &self.trace;
+  // Its own count where it steps in every round; else the round that is running
+  // on the measured thread.
+  auto step = [&](int64_t number) {
+    self.trace.recording = number >= 0;
+    self.trace.step = uint32_t(number);
+    int64_t begin = now();
+    int32_t status = concord_program_step(self.program);
+    if (self.trace.recording && self.times.size() < self.times.capacity())
+      self.times.push_back({number, begin, now()});
+    return status;
+  };
   if (!self.optionalOnly) {
     for (; self.steps < steps; ++self.steps)
-      if (failed(concord_program_step(self.program)))
+      if (failed(step(tracedNumber(self.steps))))
         return;
   } else {
     for (;;) {
@@ -314,7 +353,7 @@ void Runner::runIssuer(size_t number, uint64_t steps) {
           break;
         continue;
       }
-      if (failed(status) || failed(concord_program_step(self.program)))
+      if (failed(status) || failed(step(tracedStep.load())))
         return;
       ++self.steps;
     }
@@ -365,7 +404,6 @@ void Runner::load() {
   options.struct_size = sizeof options;
   if (!job.traceFile.empty()) {
     options.trace = Trace::callback;
-    options.trace_user = &trace;
   }
   int64_t start = now();
   check(concord_program_load(context, job.program.c_str(), &options, &program));
@@ -409,15 +447,24 @@ void Runner::steps() {
   begins.assign(job.repeat, 0);
   ends.assign(job.repeat, 0);
   if (!job.traceFile.empty()) {
-    concord_program_info info{};
-    info.struct_size = sizeof info;
-    check(concord_program_info_query(program, &info));
     uint64_t traced =
         job.traceSteps ? std::min(job.traceSteps, job.repeat) : job.repeat;
     // Loops issue a site several times a step; a bound keeps memory bounded.
-    trace.reserve(std::min<uint64_t>(traced * info.num_sites * 4 + 64, 1 << 20),
-                  info.num_sites);
+    auto reserve = [&](concord_program *of, Trace &where) {
+      concord_program_info info{};
+      info.struct_size = sizeof info;
+      check(concord_program_info_query(of, &info));
+      where.reserve(
+          std::min<uint64_t>(traced * info.num_sites * 4 + 64, 1 << 20),
+          info.num_sites);
+    };
+    reserve(program, trace);
+    for (Issuer &issuer : issuers) {
+      reserve(issuer.program, issuer.trace);
+      issuer.times.reserve(traced);
+    }
   }
+  Trace::current = &trace;
   uint64_t total = job.warmup + job.repeat;
   rusage before{}, after{};
   // Under hold only what is planned is issued; loading was a meeting as well.
@@ -433,8 +480,8 @@ void Runner::steps() {
       callMarker("concord_memcount_begin");
     }
     uint64_t measured = i - job.warmup; // huge during warm-up
-    trace.recording =
-        i >= job.warmup && (job.traceSteps == 0 || measured < job.traceSteps);
+    tracedStep.store(tracedNumber(i));
+    trace.recording = tracedStep.load() >= 0;
     trace.step = uint32_t(measured);
     if (grows) {
       // What a new size needs is made between steps, not within one.
@@ -508,30 +555,21 @@ std::string Runner::statistics() {
 }
 
 std::string Runner::traceText() {
-  const char *planText = nullptr;
-  check(concord_program_plan_json(program, &planText));
   json root = {{"rank", ownRank}, {"world", ranks}};
-  json &sites = root["sites"] = json::array();
-  json plan = json::parse(planText);
-  for (const json &each : plan["programs"]) {
-    const json &members = each["ranks"];
-    bool mine = members.empty();
-    for (const json &member : members)
-      mine |= member == ownRank;
-    if (!mine || (job.severalIssuers && each["name"] != mainIssuer))
-      continue;
-    for (const json &issue : each["issues"])
-      sites.push_back({{"site", issue["site"]},
-                       {"kind", issue["kind"]},
-                       {"domain", issue["domain"]},
-                       {"lane", issue["lane"]},
-                       {"location", issue["location"]}});
-    break;
-  }
-  json &list = root["steps"] = json::array();
+  json &list = root["issuers"] = json::array();
+  auto nameOf = [](concord_program *of) {
+    concord_program_info info{};
+    info.struct_size = sizeof info;
+    check(concord_program_info_query(of, &info));
+    return std::string(info.name);
+  };
+  std::vector<std::array<int64_t, 3>> times;
   for (size_t i = 0; i < begins.size(); ++i)
-    list.push_back({begins[i] - zero, ends[i] - zero});
-  root["events"] = trace.events(zero);
+    times.push_back({int64_t(i), begins[i], ends[i]});
+  list.push_back(trace.written(nameOf(program), zero, times));
+  for (const Issuer &issuer : issuers)
+    list.push_back(
+        issuer.trace.written(nameOf(issuer.program), zero, issuer.times));
   return root.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

@@ -312,8 +312,8 @@ typedef struct concord_program_options {
   uint32_t struct_size;
   int32_t verify_weights; /* 1: compare SHA-256 of every section at load */
   int32_t gate_mode;      /* concord_gate_mode */
-  /* Called for every issue of a step, before and after (monotonic ns); for
-   * traces. `phase`: 0 issue begins, 1 issue returns, 2 completed. */
+  /* Called for every issue of a step, of all issuers, in ns. `phase`: 0 begins,
+   * 1 returns, 3 the host begins to wait (if not at once), 2 completed. */
   void (*trace)(void *user, uint32_t site, int32_t phase, int64_t nanoseconds);
   void *trace_user;
 } concord_program_options;

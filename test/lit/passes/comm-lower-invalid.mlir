@@ -4,6 +4,8 @@
 // What cannot be lowered yet.
 //
 // RUN: comm-opt %s -split-input-file --comm-lower -verify-diagnostics
+// RUN: sed 's/comm.machine = "cpu"/comm.machine = "nothing"/' %S/comm-lower.mlir | not comm-opt --comm-lower 2>&1 | FileCheck %s
+// CHECK: cost model: {{.*}}nothing
 
 // expected-error @below {{has no planned arena; run comm-plan-workspace first}}
 func.func @main(%x: memref<16xf32>) {

@@ -5,6 +5,7 @@
 // failure leaves the step at once, and the plan is a constant of its own section.
 //
 // RUN: comm-opt %s --comm-lower | FileCheck %s
+// RUN: comm-opt %s --comm-lower | FileCheck %s --check-prefix=META
 
 // CHECK: comm.phase = "lowered"
 // CHECK-DAG: llvm.func @concord_issue(!llvm.ptr, i32, !llvm.ptr, i32) -> i32
@@ -21,10 +22,13 @@
 // CHECK-DAG: section = ".concord.plan"
 // CHECK-DAG: section = ".concord.meta"
 // CHECK-DAG: section = ".concord.kernels"
+// META: \22predicted\22:{\22machine\22:\22cpu\22,\22programs\22:[{\22compute_us\22:{{[0-9.]+}}
+// META-SAME: \22sites\22:{{[[][[]}}1,{{[0-9.]+}},{{[0-9.]+}},{{[0-9.]+}}]]
+// META-SAME: \22validated\22
 // CHECK-NOT: comm.start
 // CHECK-NOT: comm.kernel
 // CHECK-NOT: memref
-module attributes {comm.world = 2 : i64, comm.name = "x"} {
+module attributes {comm.world = 2 : i64, comm.name = "x", comm.machine = "cpu"} {
   comm.domain @tp groups([[0, 1]])
   func.func @main(%arena: memref<128xi8> {comm.arena}, %x: memref<16xf32> {comm.input = 0 : i64}, %out: memref<16xf32> {comm.output = 0 : i64}) {
     %c0 = arith.constant 0 : index

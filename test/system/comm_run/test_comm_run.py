@@ -142,7 +142,9 @@ def test_repeat_reports_latency(comm_run, tmp_path):
 
 
 def test_trace(comm_run, tmp_path):
-    comm_run(fixture(2), "--repeat", 3, "--trace", tmp_path / "t.json")
+    done = comm_run(fixture(2), "--repeat", 3, "--trace", tmp_path / "t.json")
+    # An artefact that was not made by this comm-opt.
+    assert "predicted against measured: no prediction: the artefact has none" in done.stdout
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     processes = {e["pid"]: e["args"]["name"] for e in events
                  if e["name"] == "process_name"}
@@ -161,7 +163,11 @@ def test_trace(comm_run, tmp_path):
             assert event["ts"] >= 0 and event["dur"] >= 0
         compute = [e for e in events if e["ph"] == "X" and e["pid"] == rank
                    and threads[rank, e["tid"]] == "compute"]
-        assert compute
+        # What the host does is one thing after the other.
+        parts = sorted((e["ts"], e["ts"] + e["dur"]) for e in compute
+                       if e["cat"] in ("compute", "wait"))
+        assert parts and all(a[1] <= b[0] + 1e-3 for a, b in zip(parts, parts[1:]))
+        assert len([e for e in compute if e["cat"] == "step"]) == 3
 
 
 def test_keep_and_verbose(comm_run):

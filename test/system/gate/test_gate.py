@@ -160,6 +160,37 @@ def test_comm_run_starts_every_issuer(tmp_path):
         assert (moved == 6).all() and moved.shape == (4096,)
 
 
+def test_every_issuer_is_traced(tmp_path):
+    """Rows of their own, with the steps that each has made."""
+    done = subprocess.run(
+        [BUILD / "bin" / "comm-run", HERE / "two_programs.mlir", "-n", "2",
+         "--repeat", "20", "--warmup", "1", "--slots", "0.5", "--trace",
+         tmp_path / "trace.json", "--json", tmp_path / "run.json"],
+        env={**os.environ, "CONCORD_HEAP_BYTES": "64M"}, capture_output=True,
+        text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    ranks = json.loads((tmp_path / "run.json").read_text())["ranks"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events
+             if e["name"] == "thread_name"}
+    for rank in (0, 1):
+        rows = {name: tid for (pid, tid), name in names.items() if pid == rank}
+        assert set(rows) == {"compute", "stream 0", "placement: compute",
+                             "placement: stream 0"}
+
+        def of(row, category):
+            return [e for e in events if e.get("ph") == "X" and e["pid"] == rank and
+                    e["tid"] == rows[row] and e["cat"] == category]
+
+        assert len(of("compute", "step")) == 20
+        moved = len(of("placement: compute", "step"))
+        # But for a slot that was used in the first, unmeasured step.
+        assert 0 <= ranks[rank]["issuers"]["placement"] - moved <= 1 and moved > 0
+        assert len(of("placement: stream 0", "collective")) == moved
+        assert all("all_reduce" in e["name"]
+                   for e in of("placement: stream 0", "collective"))
+
+
 def test_sigusr1_prints_what_a_live_rank_does():
     """State and stacks on standard error, and the process goes on."""
     program = ("import os, signal, time, concord\n"
