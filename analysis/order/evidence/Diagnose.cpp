@@ -23,6 +23,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <utility>
 
 namespace concord::order::evidence {
@@ -45,6 +46,8 @@ public:
     mismatches();
     frontiers();
     chains();
+    if (!out.fault())
+      divergences();
     missingEvidence();
   }
 
@@ -172,6 +175,85 @@ private:
     for (Finding &f : found)
       if (out.findings.size() < 64)
         out.findings.push_back(std::move(f));
+  }
+
+  /// Two collectives of two domains that ranks issue in different orders, where
+  /// nothing shows that they hang: they do on a device with one communication
+  /// slot, or once a host waits between them.
+  void divergences() {
+    struct At {
+      int64_t index;
+      uint64_t order;
+    };
+    // Per rank and sequence, in issue order; only what is numbered for sure.
+    std::map<Rank, std::map<uint32_t, std::vector<At>>> issued;
+    for (const View &v : views)
+      for (size_t n = 0; n < v.index.size(); ++n) {
+        const Issue &i = v.evidence->issues[n];
+        if (!job.sequences[i.sequence].transfer && !uncertain[i.sequence])
+          issued[v.rank][i.sequence].push_back({v.index[n], i.order});
+      }
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<Rank>> shared;
+    for (auto &[rank, lists] : issued)
+      for (auto a = lists.begin(); a != lists.end(); ++a)
+        for (auto b = std::next(a); b != lists.end(); ++b)
+          shared[{a->first, b->first}].push_back(rank);
+    size_t found = 0;
+    for (auto &[pair, ranks] : shared) {
+      auto [s, t] = pair;
+      auto positions = [&](Rank rank, uint32_t sequence) {
+        std::map<int64_t, uint64_t> at;
+        for (const At &i : issued[rank][sequence])
+          at.try_emplace(i.index, i.order);
+        return at;
+      };
+      // Against the first rank: of each instance of the one, the last instance
+      // of the other that comes before it.
+      auto firstS = positions(ranks.front(), s),
+           firstT = positions(ranks.front(), t);
+      for (size_t n = 1; n < ranks.size(); ++n) {
+        const Rank rank = ranks[n];
+        auto ownS = positions(rank, s), ownT = positions(rank, t);
+        auto inverted = [&]() -> std::optional<std::pair<int64_t, int64_t>> {
+          auto j = firstT.begin();
+          for (auto [i, order] : firstS) {
+            auto own = ownS.find(i);
+            if (own == ownS.end())
+              continue;
+            // The nearest instances around it are enough for the earliest one.
+            while (j != firstT.end() && j->second < order)
+              ++j;
+            auto check = [&](auto k) {
+              auto other = ownT.find(k->first);
+              return other != ownT.end() && k->second != order &&
+                     other->second != own->second &&
+                     (k->second < order) != (other->second < own->second);
+            };
+            if (j != firstT.end() && check(j))
+              return {{i, j->first}};
+            if (j != firstT.begin() && check(std::prev(j)))
+              return {{i, std::prev(j)->first}};
+          }
+          return std::nullopt;
+        }();
+        if (!inverted)
+          continue;
+        auto [i, j] = *inverted;
+        bool before = firstS[i] < firstT[j];
+        if (++found <= 8)
+          out.warnings.push_back(
+              rankName(ranks.front()) + " issues " +
+              instanceName(before ? s : t, before ? i : j) + " before " +
+              instanceName(before ? t : s, before ? j : i) + ", " +
+              rankName(rank) +
+              " the other way round: order-divergent; it hangs on a device "
+              "with one communication slot, or when a host waits between them");
+        break;
+      }
+    }
+    if (found > 8)
+      out.warnings.push_back(std::to_string(found - 8) +
+                             " more pairs of domains are order-divergent");
   }
 
   struct Cycle {

@@ -134,6 +134,42 @@ TEST(Planted, HealthyJobsHaveNoCycle) {
   }
 }
 
+// Nothing hung: the device had room for both. The next one may not.
+TEST(Order, DivergenceWithoutAHang) {
+  auto dump = [](bool swapped, int steps) {
+    std::string text =
+        R"({"version":"2.10","pg_config":{"1":{"name":"1","desc":"tp","ranks":"[0, 1]"},)"
+        R"("2":{"name":"2","desc":"dp","ranks":"[0, 1]"}},"entries":[)";
+    int record = 0;
+    for (int step = 0; step < steps; ++step)
+      for (int k = 0; k < 2; ++k) {
+        bool dp = (k == 1) != (swapped && step == 2);
+        text += std::string(record ? "," : "") +
+                "{\"record_id\":" + std::to_string(record) +
+                ",\"process_group\":[\"" + (dp ? "2\",\"dp" : "1\",\"tp") +
+                "\"],\"collective_seq_id\":" + std::to_string(step + 1) +
+                ",\"profiling_name\":\"nccl:all_reduce\",\"input_sizes\":[[4]]"
+                ",\"state\":\"completed\"}";
+        ++record;
+      }
+    return text + "]}";
+  };
+  for (bool swapped : {false, true}) {
+    Job job;
+    std::string error;
+    ASSERT_TRUE(readFlightRecorder(dump(false, 5), "d0.json", 0, job, error));
+    ASSERT_TRUE(readFlightRecorder(dump(swapped, 5), "d1.json", 1, job, error));
+    Diagnosis d = diagnose(job);
+    EXPECT_TRUE(d.findings.empty()) << describe(d);
+    bool said = std::any_of(
+        d.warnings.begin(), d.warnings.end(), [](const std::string &text) {
+          return text.find("order-divergent") != std::string::npos &&
+                 text.find("1(tp)#3 before 2(dp)#3, r1") != std::string::npos;
+        });
+    EXPECT_EQ(said, swapped);
+  }
+}
+
 // --- formats -----------------------------------------------------------------
 
 TEST(FlightRecorder, TransfersAndGroupRanks) {
