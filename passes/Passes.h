@@ -77,6 +77,10 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
   Option<bool> overlap{*this, "overlap",
                        llvm::cl::desc("Hide communication behind computation"),
                        llvm::cl::init(true)};
+  Option<bool> health{*this, "health",
+                      llvm::cl::desc("Add a health check as an optional slot "
+                                     "(comm-health)"),
+                      llvm::cl::init(false)};
   Option<std::string> machine{
       *this, "machine",
       llvm::cl::desc("Figures of the cost model: cpu, accelerator, or a "

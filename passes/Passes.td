@@ -247,6 +247,35 @@ def CommSimplify : Pass<"comm-simplify", "::mlir::ModuleOp"> {
     "::mlir::linalg::LinalgDialect"];
 }
 
+def CommHealth : Pass<"comm-health", "::mlir::ModuleOp"> {
+  let summary = "A health check as an optional slot of the round";
+  let description = [{
+    Adds an issuer `health` whose program reduces 8 bytes and `elements` of f32 over
+    all ranks, in a slot that a round uses when it is asked for
+    (`concord_slot_request`; `comm-run PROGRAM --health`). A module of one issuer
+    also gets the round's decision, first in every entry function. From then on the
+    check is a part of the program: comm-order gives it a turn, comm-verify-order
+    judges it, and nothing is issued outside the order. A barrier before the two
+    takes the wait for the turn.
+
+    After, beside what there was:
+    ```mlir
+    comm.program @health_program entry(@health_check) ranks([0, 1]) issuer("health")
+    func.func @health_check() {
+      comm.barrier @health {slot = "optional:health"}
+      %r = comm.all_reduce @health sum ins(%f : tensor<2xf32>) outs(%o : tensor<2xf32>) {slot = "optional:health"} -> tensor<2xf32>
+      …
+    ```
+  }];
+  let options = [
+    Option<"elements", "elements", "int64_t", /*default=*/"1048576",
+           "Elements of f32 of the larger reduction">,
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def CommBucket : Pass<"comm-bucket", "::mlir::ModuleOp"> {
   let summary = "Several small collectives as one";
   let description = [{

@@ -176,7 +176,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   CommFuseOptions fused;
   fused.machineName = options.machine;
   fused.exact = exact;
-  bool overlaps = options.opt && options.overlap;
+  bool overlaps = options.opt && options.overlap, health = options.health;
   addPhase(manager, Phase::Ordered, [=](OpPassManager &pm, bool bounded) {
     if (bucket && !bounded)
       pm.addPass(createCommBucket(joined));
@@ -185,6 +185,8 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
     pm.addPass(createCommVerifyUniform());
     if (overlaps && !bounded)
       pm.addPass(createCommOverlap(overlap));
+    if (health)
+      pm.addPass(createCommHealth());
     pm.addPass(createCommOrder());
     pm.addPass(createCommVerifyOrder());
   });

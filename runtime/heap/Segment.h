@@ -62,11 +62,9 @@ struct alignas(128) JobHeader {
   uint64_t commBytes; ///< used of the communicator area
 };
 
-struct alignas(128) RankSlot {
-  std::atomic<uint32_t> state; ///< concord_rank_state
-  std::atomic<int64_t> pid;    ///< 0 until taken
-  uint64_t startTime;          ///< of the process, in clock ticks since boot
-  uint64_t pidNamespace;
+/// What a rank says of itself when it joins; the same on every host.
+struct RankFacts {
+  uint64_t startTime; ///< of the process, in clock ticks since boot
   uint32_t abi;
   uint32_t version; ///< concord_version of the rank's library
   int32_t core;
@@ -77,10 +75,16 @@ struct alignas(128) RankSlot {
   double bandwidth;
   int32_t visible, physical;
   uint64_t rankTable; ///< hash of the rank table, 0 for none
-  uint64_t self;      ///< address of this slot in its rank, for peers to try
   /// Hashes of the variables on which all ranks must agree, in their order in
   /// concord/environment.h.
   uint32_t settings[kMaxSharedSettings];
+};
+
+struct alignas(128) RankSlot : RankFacts {
+  std::atomic<uint32_t> state; ///< concord_rank_state
+  std::atomic<int64_t> pid;    ///< 0 until taken
+  uint64_t pidNamespace;
+  uint64_t self; ///< address of this slot in its rank, for peers to try
   /// What it waits in; written by the rank when it has waited for a while.
   alignas(128) std::atomic<uint32_t> site;
   std::atomic<int32_t> kind;

@@ -50,19 +50,10 @@ struct Record {
   MeshAddress address;
 };
 
-/// What a rank has in its slot, for the slots of other hosts.
+/// For the slots of other hosts.
 struct Mirror {
   int64_t pid = 0;
-  uint64_t startTime = 0;
-  uint32_t abi = 0, version = 0;
-  int32_t core = 0;
-  char host[64] = {};
-  char deviceKind[16] = {};
-  uint32_t plane = 0, alignment = 0;
-  double bandwidth = 0;
-  int32_t visible = 0, physical = 0;
-  uint64_t rankTable = 0;
-  uint32_t settings[kMaxSharedSettings] = {};
+  RankFacts facts = {};
 };
 
 std::string readLine(const char *path) {
@@ -274,19 +265,7 @@ void Hosts::mirror(Context &context, double seconds) {
   const RankSlot &slot = segment.slot(rank);
   Mirror mine;
   mine.pid = slot.pid.load();
-  mine.startTime = slot.startTime;
-  mine.abi = slot.abi;
-  mine.version = slot.version;
-  mine.core = slot.core;
-  std::strncpy(mine.host, nameOf(rank).c_str(), sizeof mine.host - 1);
-  std::memcpy(mine.deviceKind, slot.deviceKind, sizeof mine.deviceKind);
-  mine.plane = slot.plane;
-  mine.alignment = slot.alignment;
-  mine.bandwidth = slot.bandwidth;
-  mine.visible = slot.visible;
-  mine.physical = slot.physical;
-  mine.rankTable = slot.rankTable;
-  std::memcpy(mine.settings, slot.settings, sizeof mine.settings);
+  mine.facts = slot;
   std::vector<Mirror> all(static_cast<size_t>(world));
   concord_transport_request request = 0;
   if (module->exchange(&mine, all.data(), sizeof mine, &request) != 0)
@@ -300,20 +279,8 @@ void Hosts::mirror(Context &context, double seconds) {
       const Mirror &other = all[size_t(r)];
       RankSlot &copy = segment.slot(r);
       copy.pid.store(other.pid);
-      copy.startTime = other.startTime;
+      static_cast<RankFacts &>(copy) = other.facts;
       copy.pidNamespace = slot.pidNamespace; // checked within a host only
-      copy.abi = other.abi;
-      copy.version = other.version;
-      copy.core = other.core;
-      std::memcpy(copy.host, other.host, sizeof copy.host);
-      std::memcpy(copy.deviceKind, other.deviceKind, sizeof copy.deviceKind);
-      copy.plane = other.plane;
-      copy.alignment = other.alignment;
-      copy.bandwidth = other.bandwidth;
-      copy.visible = other.visible;
-      copy.physical = other.physical;
-      copy.rankTable = other.rankTable;
-      std::memcpy(copy.settings, other.settings, sizeof copy.settings);
       copy.state.store(CONCORD_RANK_RUNNING, std::memory_order_release);
     }
   net->connect(remoteMask(), addresses, deadline,

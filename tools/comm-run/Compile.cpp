@@ -392,12 +392,15 @@ std::vector<std::string> compileArguments(const Options &options,
   if (source.kind == Source::Kind::Model && options.ranks > 1 &&
       meshSize(options) == 0)
     arguments.push_back("--tp=" + std::to_string(options.ranks));
-  bool pipeline = std::any_of(options.compile.begin(), options.compile.end(),
-                              [](const auto &argument) {
-                                return argument.starts_with("--comm-pipeline");
-                              });
-  if (!pipeline)
-    arguments.push_back("--comm-pipeline");
+  auto pipeline = std::find_if(arguments.begin(), arguments.end(),
+                               [](const auto &argument) {
+                                 return argument.starts_with("--comm-pipeline");
+                               });
+  if (pipeline == arguments.end())
+    pipeline = arguments.insert(pipeline, "--comm-pipeline");
+  if (options.health)
+    *pipeline += pipeline->find('=') == std::string::npos ? "=health=true"
+                                                          : " health=true";
   arguments.push_back("--emit=so");
   return arguments;
 }

@@ -5,8 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs comm-run itself on the program, so that the check takes the way that
-// every program takes, and reads the times of the two sites from its trace.
+// Of a host: runs comm-run itself on a program, so that the check takes the way
+// that every program takes, and reads the times of the two sites from its
+// trace. Of a program the check is a slot (comm-health), and the ranks have the
+// times.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,6 +16,7 @@
 
 #include "Compile.h"
 #include "Options.h"
+#include "Topology.h"
 #include "common/Files.h"
 #include "common/HostTensor.h"
 
@@ -109,35 +112,53 @@ std::map<int, double> siteTimes(const fs::path &trace) {
 
 } // namespace
 
-int checkHealth(const HealthOptions &options) {
+int checkHealth(Options options) {
+  if (options.ranks == 0)
+    options.ranks =
+        std::min<int64_t>(std::max(2, placeRanks({}, 0, false).cores), 64);
   ScratchDir dir(makePrivateDir(tempParent(), "comm-run-health."));
   fs::path program = dir.path() / "health.mlir", trace = dir.path() / "trace";
   std::ofstream(program) << programText(options.ranks);
   runItself({program.string(), "-n", std::to_string(options.ranks), "--repeat",
              "100", "--warmup", "10", "--trace", trace.string()});
   std::map<int, double> times = siteTimes(trace);
-  double small = times[0], large = times[1];
-  double bandwidth = 2.0 * double(options.ranks - 1) / double(options.ranks) *
-                     double(kElements) * 4 / (large * 1e-6);
+  std::string words;
+  int code = judgeHealth(options, options.ranks, times[0], times[1], kElements,
+                         "", words);
+  if (!options.jsonFile.empty()) {
+    std::ofstream file(options.jsonFile);
+    file << words << "\n";
+    file.close();
+    if (!file)
+      throw Error(options.jsonFile + ": cannot be written");
+  }
+  return code;
+}
 
+int judgeHealth(const Options &options, int64_t ranks, double small,
+                double large, int64_t elements, const std::string &where,
+                std::string &words) {
+  double bandwidth = 2.0 * double(ranks - 1) / double(ranks) *
+                     double(elements) * 4 / (large * 1e-6);
   char host[256] = "host";
   ::gethostname(host, sizeof host - 1);
   fs::path baseline = options.baseline;
   if (baseline.empty())
     baseline = cacheDir() / ("health-" + fileSafe(host) + "-" +
-                             std::to_string(options.ranks) + ".json");
-  json now = {{"version", 1},           {"host", host},
-              {"ranks", options.ranks}, {"latency_us", small},
-              {"large_us", large},      {"busbw", bandwidth}};
-  std::printf("health of %lld ranks: all_reduce of 8 bytes %.2f us, of 4 MiB "
-              "%.1f us (%.2f GB/s bus bandwidth)\n",
-              (long long)options.ranks, small, large, bandwidth / 1e9);
+                             std::to_string(ranks) + where + ".json");
+  json now = {{"version", 1},        {"host", host},      {"ranks", ranks},
+              {"latency_us", small}, {"large_us", large}, {"busbw", bandwidth}};
+  std::printf(
+      "health of %lld ranks: all_reduce of 8 bytes %.2f us, of %.3g MiB "
+      "%.1f us (%.2f GB/s bus bandwidth)\n",
+      (long long)ranks, small, double(elements) * 4 / (1 << 20), large,
+      bandwidth / 1e9);
   json before;
   if (std::ifstream file(baseline); file && !options.renew)
     before = json::parse(file, nullptr, false);
   int code = ExitOk;
   if (before.is_object()) {
-    if (before.value("ranks", int64_t(0)) != options.ranks)
+    if (before.value("ranks", int64_t(0)) != ranks)
       throw Error(baseline.string() + ": is of another number of ranks");
     json report = json::object();
     auto compare = [&](const char *what, const char *key, double value) {
@@ -172,13 +193,7 @@ int checkHealth(const HealthOptions &options) {
       throw Error(baseline.string() + ": cannot be written");
     std::printf("stored as the baseline: %s\n", baseline.c_str());
   }
-  if (!options.jsonFile.empty()) {
-    std::ofstream file(options.jsonFile);
-    file << now.dump(2) << "\n";
-    file.close();
-    if (!file)
-      throw Error(options.jsonFile + ": cannot be written");
-  }
+  words = now.dump(2);
   return code;
 }
 

@@ -14,21 +14,21 @@
 #ifndef CONCORD_TOOLS_COMM_RUN_HEALTH_H
 #define CONCORD_TOOLS_COMM_RUN_HEALTH_H
 
-#include <cstdint>
-#include <string>
+#include "Options.h"
 
 namespace concord::tools {
 
-struct HealthOptions {
-  int64_t ranks = 2;
-  std::string baseline; ///< "": one per host and number of ranks, in the cache
-  bool renew = false;   ///< store what is measured as the new baseline
-  double tolerance = 2; ///< times as slow as the baseline is degraded
-  std::string jsonFile;
-};
+/// Of this host, by a program of its own. Exit code: 0 as good as the baseline
+/// (or none was there), 1 degraded.
+int checkHealth(Options options);
 
-/// Exit code: 0 as good as the baseline (or none was there), 1 degraded.
-int checkHealth(const HealthOptions &options);
+/// Compare with the baseline, or store one: medians of all_reduce in
+/// microseconds, `elements` of f32 in the larger one. `where` tells the
+/// baselines of an idle host and of a slot apart. The exit code; `words`
+/// becomes JSON.
+int judgeHealth(const Options &options, int64_t ranks, double small,
+                double large, int64_t elements, const std::string &where,
+                std::string &words);
 
 } // namespace concord::tools
 

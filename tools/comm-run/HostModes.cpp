@@ -13,7 +13,6 @@
 #include "HostModes.h"
 
 #include "Environment.h"
-#include "Health.h"
 #include "Options.h"
 #include "Topology.h"
 #include "common/CpuClass.h"
@@ -303,16 +302,14 @@ int preflight(int64_t ranks, const std::string &jsonFile) {
 bool isHostMode(const std::vector<std::string> &arguments) {
   return std::any_of(
       arguments.begin(), arguments.end(), [](const std::string &argument) {
-        return argument == "--topology" || argument == "--preflight" ||
-               argument == "--health";
+        return argument == "--topology" || argument == "--preflight";
       });
 }
 
 int runHostMode(std::vector<std::string> arguments) {
-  CLI::App app("comm-run --topology, --preflight, --health: look at this host.",
+  CLI::App app("comm-run --topology, --preflight: look at this host.",
                "comm-run");
-  bool topology = false, wantPreflight = false, wantHealth = false;
-  HealthOptions health;
+  bool topology = false, wantPreflight = false;
   int64_t ranks = 0;
   std::string jsonFile, dotFile, binding = "close";
   TopologySource source;
@@ -320,16 +317,6 @@ int runHostMode(std::vector<std::string> arguments) {
                "print which rank goes to which core, memory node, interface");
   app.add_flag("--preflight", wantPreflight,
                "check that this host can join a job; exit 1 when it cannot");
-  app.add_flag("--health", wantHealth,
-               "run a small certified program and compare with a baseline; "
-               "exit 1 when it has become slower");
-  app.add_option("--baseline", health.baseline,
-                 "the baseline's file; one that is not there is made (a file "
-                 "per host and number of ranks in the cache)");
-  app.add_flag("--renew", health.renew, "store a new baseline");
-  app.add_option("--tolerance", health.tolerance,
-                 "times as slow as the baseline is degraded (2)")
-      ->check(CLI::Range(1.0, 1000.0));
   app.add_option("-n,--ranks", ranks, "number of ranks (one per core)")
       ->check(CLI::Range(1, 1 << 16));
   app.add_option("--json", jsonFile, "write the result as JSON (-: print)");
@@ -349,14 +336,8 @@ int runHostMode(std::vector<std::string> arguments) {
   } catch (const CLI::ParseError &error) {
     throw Error(std::string(error.what()) + "; see comm-run --topology --help");
   }
-  if (int(topology) + int(wantPreflight) + int(wantHealth) > 1)
-    throw Error("--topology, --preflight, --health: one at a time");
-  if (wantHealth) {
-    health.ranks = ranks ? ranks : std::max(2, placeRanks({}, 0, false).cores);
-    health.ranks = std::min<int64_t>(health.ranks, rt::kMaxRanks);
-    health.jsonFile = jsonFile;
-    return checkHealth(health);
-  }
+  if (topology && wantPreflight)
+    throw Error("--topology, --preflight: one at a time");
   if (wantPreflight)
     return preflight(ranks, jsonFile);
   TopologyMap map = placeRanks(source, ranks, binding == "spread");

@@ -268,6 +268,8 @@ void Job::writeInputs(const std::vector<InputSources> &sources,
                 {"json", statsFile(rank).string()}};
     if (meta.gate == "hold")
       job["slots"] = options.slots;
+    if (options.health)
+      job["health"] = true;
     json &inputs = job["inputs"] = json::array();
     for (size_t i = 0; i < meta.inputs.size(); ++i) {
       if (!meta.inputs[i].on(rank))

@@ -29,12 +29,14 @@ constexpr std::array<std::string_view, 13> kCompileOptions = {
     "--dim",    "--shape",  "--const",        "--world", "--group-type",
     "--import", "--report", "--micro-batches"};
 
-constexpr std::array<std::string_view, 23> kOwnOptions = {
-    "--ranks",    "--input",      "--input-dir", "--seed",    "--state",
-    "--expect",   "--rtol",       "--atol",      "--repeat",  "--warmup",
-    "--trace",    "--output-dir", "--timeout",   "--json",    "--keep",
-    "--verbose",  "--no-cache",   "--help",      "--version", "--env",
-    "--help-all", "--slots",      "--"};
+constexpr std::array<std::string_view, 27> kOwnOptions = {
+    "--ranks",    "--input",     "--input-dir", "--seed",
+    "--state",    "--expect",    "--rtol",      "--atol",
+    "--repeat",   "--warmup",    "--trace",     "--output-dir",
+    "--timeout",  "--json",      "--keep",      "--verbose",
+    "--no-cache", "--help",      "--version",   "--env",
+    "--help-all", "--slots",     "--health",    "--baseline",
+    "--renew",    "--tolerance", "--"};
 
 template <size_t N>
 bool contains(const std::array<std::string_view, N> &list,
@@ -146,6 +148,16 @@ Options parseOptions(std::vector<std::string> arguments) {
                  "of a program with several issuers: the share of the steps in "
                  "which optional slots are asked for (1)")
       ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--health", options.health,
+               "compile the program with a health check and ask for it in "
+               "--slots of the steps; without PROGRAM, of this host");
+  app.add_option("--baseline", options.baseline,
+                 "of --health: a file; one that is not there is made (a file "
+                 "per host and number of ranks in the cache)");
+  app.add_flag("--renew", options.renew, "of --health: store a new baseline");
+  app.add_option("--tolerance", options.tolerance,
+                 "of --health: times as slow as the baseline is degraded (2)")
+      ->check(CLI::Range(1.0, 1000.0));
   app.add_option("--timeout", options.timeout,
                  "seconds until the run is stopped")
       ->check(CLI::PositiveNumber);
@@ -178,6 +190,8 @@ Options parseOptions(std::vector<std::string> arguments) {
   }
   if (options.env)
     return options;
+  if (programs.empty() && options.health)
+    return options;
   if (programs.empty())
     throw Error("no PROGRAM given; see comm-run --help");
   if (programs.size() > 1)
@@ -189,6 +203,9 @@ Options parseOptions(std::vector<std::string> arguments) {
     options.states.push_back(splitAssignment(state, "--state", "INPUT=OUTPUT"));
   for (const std::string &input : options.inputs)
     splitAssignment(input, "--input", "NAME=FILE");
+  // Enough for a median, and seldom enough to leave the program its time.
+  if (options.health && app.count("--slots") == 0)
+    options.slots = std::min(1.0, 40 / double(options.repeat));
   if (options.warmup < 0)
     options.warmup = options.repeat > 1 && options.states.empty() ? 1 : 0;
   return options;

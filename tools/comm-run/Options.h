@@ -48,8 +48,13 @@ struct Options {
   double slots = 1; ///< share of the steps that ask for optional slots
   std::string traceFile, jsonFile;
   bool keep = false, verbose = false, noCache = false;
-  bool shared = false; ///< other processes of the job use the same program
-  bool quiet = false;  ///< another process of the job says what is done
+  /// --health, of a program or, without one, of this host: compared with a
+  /// baseline ("": one per host and number of ranks, in the cache).
+  bool health = false, renew = false;
+  std::string baseline;
+  double tolerance = 2; ///< times as slow as the baseline is degraded
+  bool shared = false;  ///< other processes of the job use the same program
+  bool quiet = false;   ///< another process of the job says what is done
 
   /// Set when there is nothing to run: text to print before leaving with 0.
   bool answered = false;

@@ -138,6 +138,33 @@ RankStats readStats(const Job &job, const ProgramMeta &meta) {
   return stats;
 }
 
+std::pair<double, double> healthOf(const RankStats &stats) {
+  // Sites of the program: a barrier, then the two.
+  double medians[2] = {};
+  for (int site : {1, 2}) {
+    std::vector<double> slowest;
+    for (const std::string &text : stats.texts) {
+      json times = json::parse(text).value("health_ns", json::object());
+      size_t round = 0;
+      for (const json &time :
+           times.value(std::to_string(site), json::array())) {
+        if (slowest.size() <= round)
+          slowest.resize(round + 1);
+        slowest[round] = std::max(slowest[round], time.get<double>() * 1e-3);
+        ++round;
+      }
+    }
+    if (slowest.empty())
+      throw RankError(
+          "no round had the health check: more steps (--repeat), or "
+          "a larger share of them (--slots)");
+    auto middle = slowest.begin() + ptrdiff_t(slowest.size() / 2);
+    std::nth_element(slowest.begin(), middle, slowest.end());
+    medians[site - 1] = *middle;
+  }
+  return {medians[0], medians[1]};
+}
+
 namespace {
 
 /// What comm-opt predicts of a step of one program (passes/common/Predicted.h),

@@ -179,6 +179,8 @@ void writeJson(const fs::path &path, const Options &options,
   json &ranks = root["ranks"] = json::array();
   for (const std::string &text : stats.texts)
     ranks.push_back(json::parse(text));
+  if (!stats.health.empty())
+    root["health"] = json::parse(stats.health);
   if (run.exitCode != ExitOk)
     root["failure"] = {{"rank", run.failedRank},
                        {"message", run.message},

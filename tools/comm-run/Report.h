@@ -42,11 +42,16 @@ struct Latency {
 struct RankStats {
   Latency latency;                ///< a step takes as long as its slowest rank
   std::vector<std::string> texts; ///< per rank, a JSON object
+  std::string health;             ///< of --health, a JSON object, or empty
 };
 
 /// Read the ranks' statistics files. Throws RankError for one that is not
 /// usable.
 RankStats readStats(const Job &job, const ProgramMeta &meta);
+/// Medians, in microseconds, of the two reductions of the health check
+/// (comm-health) over the rounds that had it, of their slowest ranks. Throws
+/// RankError where no round had.
+std::pair<double, double> healthOf(const RankStats &stats);
 
 /// Sort and pick: the median is the lower middle; p99 is the smallest value
 /// that 99 % of the steps do not exceed.

@@ -13,6 +13,7 @@
 
 #include "Compile.h"
 #include "Environment.h"
+#include "Health.h"
 #include "HostModes.h"
 #include "Inputs.h"
 #include "Job.h"
@@ -178,6 +179,10 @@ int runProgram(Options options) {
         options.program + ": compiled for " + std::to_string(meta.world) +
         (meta.world == 1 ? " rank" : " ranks") + ", but " + launched->launcher +
         " started " + std::to_string(launched->world));
+  if (options.health && meta.gate != "hold")
+    throw Error(options.program +
+                ": has no health check; compile it with "
+                "--comm-pipeline=health=true, or give --health the model");
   if (launched && meta.gate == "hold")
     throw Error(options.program +
                 ": has several issuers on a rank, which only comm-run itself "
@@ -245,6 +250,12 @@ int runProgram(Options options) {
                    "https://ui.perfetto.dev\n",
                    options.traceFile.c_str());
     }
+    if (options.health) {
+      auto [small, large] = healthOf(stats);
+      if (judgeHealth(options, meta.world, small, large, 1 << 20, "-slot",
+                      stats.health) != ExitOk)
+        exitCode = ExitMismatch;
+    }
     size_t compared = 0;
     for (const OutputReport &output : outputs) {
       compared += !output.expectedFile.empty();
@@ -279,6 +290,8 @@ int guardedMain(int argc, char **argv) {
     if (options.env)
       return printEnvironment();
     catchSignals();
+    if (options.program.empty())
+      return checkHealth(options);
     return runProgram(options);
   } catch (const Interrupted &stop) {
     std::fprintf(stderr, "comm-run: %s\n", stop.what());

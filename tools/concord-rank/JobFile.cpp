@@ -51,6 +51,7 @@ JobFile concord::tools::readJobFile(const std::string &path) {
     job.traceSteps = root.value("trace_steps", uint64_t(0));
     job.severalIssuers = root.contains("slots");
     job.slots = root.value("slots", 1.0);
+    job.health = root.value("health", false);
     job.statsFile = root.value("json", std::string());
     job.traceFile = root.value("trace", std::string());
     if (auto gather = root.find("gather"); gather != root.end()) {

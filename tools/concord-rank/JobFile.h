@@ -72,6 +72,7 @@ struct JobFile {
   std::vector<std::pair<std::string, std::string>> state;
   bool severalIssuers = false;
   double slots = 1;
+  bool health = false; ///< time the sites of the health check
   uint64_t repeat = 1, warmup = 0, traceSteps = 0;
   std::string statsFile, traceFile;
   bool gathers = false;

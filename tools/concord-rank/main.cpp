@@ -133,6 +133,14 @@ public:
             {"steps", std::move(times)},
             {"events", std::move(events)}};
   }
+  /// Durations by site, ns.
+  json durations() const {
+    json all = json::object();
+    for (uint64_t i = 0; i < used; ++i)
+      all[std::to_string(list[i].site)].push_back(list[i].completed -
+                                                  list[i].begin);
+    return all;
+  }
   static void callback(void *, uint32_t site, int32_t phase, int64_t time) {
     if (current)
       current->add(site, phase, time);
@@ -210,9 +218,11 @@ private:
   void finishIssuers();
   void askForSlots(uint64_t step);
   void runIssuer(size_t number, uint64_t steps);
+  /// The times of a health check are those of a trace.
+  bool traces() const { return !job.traceFile.empty() || job.health; }
   /// The number of a step among the measured ones, -1 where it is not traced.
   int64_t tracedNumber(uint64_t step) const {
-    bool traced = !job.traceFile.empty() && step >= job.warmup &&
+    bool traced = traces() && step >= job.warmup &&
                   (job.traceSteps == 0 || step - job.warmup < job.traceSteps);
     return traced ? int64_t(step - job.warmup) : -1;
   }
@@ -402,7 +412,7 @@ void Runner::load() {
   check(concord_comm_world(context, &world));
   concord_program_options options{};
   options.struct_size = sizeof options;
-  if (!job.traceFile.empty()) {
+  if (traces()) {
     options.trace = Trace::callback;
   }
   int64_t start = now();
@@ -446,7 +456,7 @@ void Runner::load() {
 void Runner::steps() {
   begins.assign(job.repeat, 0);
   ends.assign(job.repeat, 0);
-  if (!job.traceFile.empty()) {
+  if (traces()) {
     uint64_t traced =
         job.traceSteps ? std::min(job.traceSteps, job.repeat) : job.repeat;
     // Loops issue a site several times a step; a bound keeps memory bounded.
@@ -548,8 +558,11 @@ std::string Runner::statistics() {
   if (job.severalIssuers) {
     json &others = stats["issuers"] = json::object();
     others[mainIssuer] = job.warmup + job.repeat;
-    for (const Issuer &issuer : issuers)
+    for (const Issuer &issuer : issuers) {
       others[issuer.name] = issuer.steps;
+      if (job.health && issuer.name == "health_program")
+        stats["health_ns"] = issuer.trace.durations();
+    }
   }
   return stats.dump() + "\n";
 }

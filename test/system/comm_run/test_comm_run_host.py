@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from comm_run_support import BIN
+from comm_run_support import BIN, fixture
 
 TWO_SOCKETS = "package:2 [numa] l3:1 core:4 pu:2"
 
@@ -129,6 +129,43 @@ def test_health(comm_run, tmp_path):
     baseline.write_text("[]")
     assert "no baseline" in comm_run("--health", "-n", 2, "--baseline", baseline, code=2).stderr
     assert comm_run.left_behind() == []
+
+
+STEP = """
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @step(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf32> {
+    %0 = comm.all_reduce @tp sum ins(%x : tensor<64xf32>) outs(%o : tensor<64xf32>)
+           -> tensor<64xf32>
+    return %0 : tensor<64xf32>
+  }
+}
+"""
+
+
+def test_health_is_a_slot_of_the_program(comm_run, tmp_path):
+    if not (BIN / "comm-opt").exists():
+        pytest.skip("comm-opt is not built")
+    program, baseline, report = tmp_path / "p.mlir", tmp_path / "b.json", tmp_path / "r.json"
+    program.write_text(STEP)
+    call = (program, "--health", "--baseline", baseline, "--repeat", 30, "--json", report)
+    done = comm_run(*call)
+    assert "stored as the baseline" in done.stdout and "output " in done.stdout
+    stored, found = json.loads(baseline.read_text()), json.loads(report.read_text())
+    assert found["health"]["latency_us"] == stored["latency_us"] > 0
+    # The slot was used in some rounds, and the step went on in all of them.
+    for rank in found["ranks"]:
+        assert 0 < rank["issuers"]["health_program"] <= 31
+        assert rank["issuers"]["step_program"] == 31
+    baseline.write_text(json.dumps(dict(stored, large_us=stored["large_us"] / 1e5)))
+    done = comm_run(*call, "--tolerance", 900, code=1)
+    assert "DEGRADED" in done.stdout and json.loads(report.read_text())["health"]["degraded"]
+    # No round has it: nothing is said about health.
+    assert "no round had the health check" in comm_run(*call, "--slots", 0, code=4).stderr
+
+
+def test_health_of_a_program_without_one(comm_run):
+    assert "has no health check" in comm_run(fixture(2), "--health", code=2).stderr
 
 
 def test_preflight(comm_run, tmp_path):
