@@ -3,7 +3,11 @@
 # concord_add_unittest(NAME SOURCES... LIBS libs...): one GoogleTest binary in
 # build/bin/unit, registered with ctest as unit.NAME.
 
-if(CONCORD_BUILD_TESTS)
+if(CONCORD_BUILD_TESTS AND CMAKE_CROSSCOMPILING)
+  # Debian has the library for this machine, and the source for any.
+  set(INSTALL_GTEST OFF)
+  add_subdirectory(/usr/src/googletest googletest EXCLUDE_FROM_ALL)
+elseif(CONCORD_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
 

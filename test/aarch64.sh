@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The rooms that need no MLIR and no foreign libraries, cross-compiled for aarch64, and
+# their unit tests under qemu-user: ./run test aarch64 [TEST-REGEX]. What qemu cannot do
+# is left out by name, with the reason.
+
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+
+missing=""
+for package in g++-aarch64-linux-gnu qemu-user libgtest-dev libgmock-dev; do
+  dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed ||
+    missing="$missing $package"
+done
+if [ -n "$missing" ]; then
+  [ "$(id -u)" = 0 ] || sudo=sudo
+  echo "== installing with apt:$missing"
+  ${sudo:-} apt-get install -y -q --no-install-recommends $missing
+fi
+
+echo "== building into build-aarch64/"
+cmake -G Ninja -B build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake" \
+  -DCMAKE_BUILD_TYPE=Release -DCONCORD_BUILD_TESTS=ON \
+  -DCONCORD_ROOMS="runtime;kernels;analysis" > /dev/null
+ninja -C build-aarch64
+
+# Each line: a test, and why it cannot be under qemu-user.
+skipped=$(mktemp)
+trap 'rm -f "$skipped"' EXIT
+cat > "$skipped" <<'REASONS'
+REASONS
+while read -r name reason; do
+  [ -n "$name" ] && echo "skipped: $name: $reason"
+done < "$skipped"
+excluded=$(awk 'NF { print "^" $1 "$" }' "$skipped" | paste -sd '|')
+
+echo "== unit tests under qemu-aarch64"
+# The emulator is slow, and one process of a test may need a core of its own.
+ctest --test-dir build-aarch64 -j2 --output-on-failure --timeout 1800 \
+  ${1:+-R "$1"} ${excluded:+-E "$excluded"}
