@@ -679,9 +679,16 @@ void mismatch() {
   // The last rank asks for one element more.
   std::vector<float> in(2000), out(2000);
   uint64_t n = me == ranks - 1 ? 1001 : 1000;
-  expect(concord_all_reduce(world, in.data(), out.data(), n, CONCORD_DTYPE_F32,
-                            CONCORD_REDUCTION_SUM, nullptr),
-         CONCORD_ERROR_MISMATCH, "1001");
+  int32_t status =
+      concord_all_reduce(world, in.data(), out.data(), n, CONCORD_DTYPE_F32,
+                         CONCORD_REDUCTION_SUM, nullptr);
+  // Who does not meet the odd one himself has it from one that did.
+  bool compared =
+      std::string(concord_last_error()).find("1001") != std::string::npos;
+  expect(status, CONCORD_ERROR_MISMATCH,
+         compared ? "1001" : "members disagree about an operation");
+  if (me == ranks - 1 && !compared)
+    wrong("the odd one was not told what it asked for");
 }
 
 void death(int victim) {

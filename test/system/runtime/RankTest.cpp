@@ -163,13 +163,20 @@ TEST_F(Rank, WritesOutputsStatisticsAndTrace) {
     EXPECT_EQ(stats["weight_bytes"], 52);
     EXPECT_GT(stats["rss_bytes"], stats["heap_peers_rss_bytes"]);
     json trace = json::parse(readFile(file("trace", r)));
-    EXPECT_EQ(trace["sites"].size(), 6u);
-    EXPECT_EQ(trace["events"].size(), 2u * 4); // two steps of four issues
-    for (const json &event : trace["events"]) {
+    ASSERT_EQ(trace["issuers"].size(), 1u);
+    const json &issuer = trace["issuers"][0];
+    EXPECT_EQ(issuer["steps"].size(), 2u);
+    EXPECT_EQ(issuer["events"].size(), 2u * 4); // two steps of four issues
+    int waited = 0;
+    for (const json &event : issuer["events"]) {
+      // Step, site, begin, return, where it is waited for or -1, end.
       EXPECT_LE(event[2], event[3]);
-      EXPECT_LE(event[3], event[4]);
-      EXPECT_GE(event[2], trace["steps"][event[0].get<size_t>()][0]);
+      EXPECT_LE(event[3], event[5]);
+      EXPECT_GE(event[2], issuer["steps"][event[0].get<size_t>()][1]);
+      EXPECT_LE(event[5], issuer["steps"][event[0].get<size_t>()][2]);
+      waited += event[4] >= event[3];
     }
+    EXPECT_EQ(waited, 2); // one is started
   }
 }
 
