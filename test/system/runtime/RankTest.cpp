@@ -165,7 +165,7 @@ TEST_F(Rank, WritesOutputsStatisticsAndTrace) {
     json trace = json::parse(readFile(file("trace", r)));
     ASSERT_EQ(trace["issuers"].size(), 1u);
     const json &issuer = trace["issuers"][0];
-    EXPECT_EQ(issuer["steps"].size(), 2u);
+    EXPECT_EQ(issuer["steps"].size(), 5u);
     EXPECT_EQ(issuer["events"].size(), 2u * 4); // two steps of four issues
     int waited = 0;
     for (const json &event : issuer["events"]) {
