@@ -23,6 +23,7 @@
 #include "comm/Comm.h"
 #include "common/CostBridge.h"
 #include "common/Explain.h"
+#include "common/Fences.h"
 #include "common/Issuers.h"
 #include "common/PlanBuilder.h"
 #include "concord/order/Certificate.h"
@@ -45,6 +46,25 @@ namespace concord {
 
 using namespace mlir;
 using namespace concord;
+
+/// What the certificate says of operations that it cannot see into: they stay
+/// where they are among the issues, as if they were issues of every domain.
+static std::string unknownOperations(ModuleOp module) {
+  size_t count = 0;
+  Operation *first = nullptr;
+  for (func::FuncOp function : entryFunctions(module))
+    function.walk([&](Operation *op) {
+      if (op == function.getOperation() || !concord::isUnknown(*op))
+        return;
+      first = count++ ? first : op;
+    });
+  if (!count)
+    return {};
+  return std::to_string(count) + " unknown operation" + (count > 1 ? "s" : "") +
+         " as if of every domain, the first " +
+         first->getName().getStringRef().str() + " at " +
+         describeLocation(first->getLoc());
+}
 
 namespace {
 
@@ -757,6 +777,9 @@ struct Order : public concord::impl::CommOrderBase<Order> {
       for (const std::string &text : certificate->assumes)
         if (!llvm::is_contained(assumes, StringRef(text)))
           assumes.push_back(text);
+      std::string unknown = unknownOperations(module);
+      if (!unknown.empty())
+        assumes.push_back(unknown);
       comm::CertificateOp::create(
           builder, module.getLoc(), 1, ground(*certificate),
           plan::toHex(plan::digest(plan)), builder.getStrArrayAttr(assumes));

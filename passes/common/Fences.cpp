@@ -21,6 +21,14 @@ void Fences::run(func::FuncOp function) {
     (void)visit(block);
 }
 
+bool isUnknown(Operation &op) {
+  // Regions are judged by what they hold.
+  return !isa<MemoryEffectOpInterface>(op) &&
+         !isa<comm::CollectiveOpInterface, comm::WaitOp, comm::GroupOp>(op) &&
+         !op.hasTrait<OpTrait::IsTerminator>() &&
+         !op.hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isPure(&op);
+}
+
 /// Communicates, as far as one can tell, and is no collective of ours.
 static bool isFence(Operation &op) {
   if (isa<comm::CollectiveOpInterface, comm::WaitOp>(op))
@@ -34,9 +42,7 @@ static bool isFence(Operation &op) {
       return effect.getResource() == comm::IssueResource::get();
     });
   }
-  // Regions are judged by what they hold; everything else is unknown.
-  return !op.hasTrait<OpTrait::IsTerminator>() &&
-         !op.hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isPure(&op);
+  return isUnknown(op);
 }
 
 bool Fences::visit(Block &block) {

@@ -20,6 +20,10 @@
 
 namespace concord {
 
+/// Whether nothing tells what an operation does: it may communicate on every
+/// domain.
+bool isUnknown(mlir::Operation &op);
+
 /// Numbers the operations of a function, and the fences before each. Both stay
 /// as they were when operations are added or taken away.
 class Fences {
