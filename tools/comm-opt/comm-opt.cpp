@@ -197,6 +197,10 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context,
     (void)fail(message);
     return {};
   }
+  if (buffer->getBuffer().trim().empty()) {
+    (void)fail(inputFile + ": is empty: there is nothing to order or prove");
+    return {};
+  }
   Format format = sniff(buffer->getBuffer());
   if (importAs == "onnx")
     format = Format::Onnx;
