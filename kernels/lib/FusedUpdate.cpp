@@ -1,4 +1,4 @@
-//===- Update.cpp - An update between reduce_scatter and all_gather -------===//
+//===- FusedUpdate.cpp - An update between two collectives ----------------===//
 //
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Select.h"
+#include "FusedKernel.h"
 #include "UpdateHot.h"
 
 #include <algorithm>
@@ -90,15 +90,12 @@ GemmType narrowType(const Description &d, const char *key, DType type) {
   }
 }
 
-class Update final : public Kernel {
+class Update final : public FusedKernel {
 public:
   explicit Update(const Description &d) : table(CONCORD_SELECT(updateTable)) {
-    info.struct_size = sizeof info;
-    info.members = uint32_t(d.size("members", 1, kMostMembers));
-    members = int(info.members);
+    common(d);
     share = d.size("count", 1);
     elementCount({share, members}, 8);
-    info.dtype = uint32_t(d.dtype("dtype"));
     type = narrowType(d, "dtype", DType(info.dtype));
     info.kind = kAllReduce;
     info.reduction = kSum;
@@ -119,10 +116,6 @@ public:
     if (inputs.size() + outputs.size() + 2 > CONCORD_FUSED_MAX_OPERANDS)
       d.unsupported("inputs", "and outputs are too many");
 
-    auto operand = [&](uint64_t bytes) {
-      info.operand_bytes[info.num_operands] = bytes;
-      return info.num_operands++;
-    };
     info.shared = operand(info.count * es);
     for (size_t i = 0; i < inputs.size(); ++i)
       operand(uint64_t(single[i] ? 1 : share) * uint64_t(sizeOf(inputs[i])));
@@ -155,13 +148,6 @@ public:
     info.parts = uint32_t((share + each - 1) / each);
     workspaceBytes = info.workspace_bytes =
         uint64_t(strips + 1) * kUpdateStrip * sizeof(float);
-  }
-
-  const concord_fused_info *fused() const override { return &info; }
-  int32_t run(void *const *, void *) const override {
-    return setLastError(kInvalidArgument,
-                        "a kernel that is one with a collective is issued, not "
-                        "run");
   }
 
   int32_t step(const concord_fused_step &s) const override {
@@ -424,9 +410,6 @@ private:
   }
 
   const UpdateTable &table;
-  concord_fused_info info = {};
-  int members = 1;
-  GemmType type = GemmType::F32;
   int64_t share = 0, partElements = 0;
   uint64_t elementBytes[CONCORD_FUSED_MAX_OPERANDS] = {};
   std::vector<UpdateStep> steps;
