@@ -618,7 +618,7 @@ void Fuse::rewrite(Match &match, const Made &made, Operation *at) {
 void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   comm::CollectiveKind kind = op.getCollectiveKind();
   if (kind == comm::CollectiveKind::all_to_all) {
-    switch (fuseExchange(op, {machine, force, double(minGainPercent)})) {
+    switch (fuseExchange(op, {machine, force, exact, double(minGainPercent)})) {
     case Outcome::Fused:
       ++numFused;
       break;
@@ -658,13 +658,12 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   cost::Placement where = placement(match);
   if (where.top() > 0 || !machine.levels[0].memory)
     return keep(op, "no-shared-memory");
-  if (match.scatters)
-    if (auto fused = fuse::fuseUpdate(
-            op, {machine, force, exact, minGainPercent}, erased);
-        fused && *fused) {
-      ++numFused;
-      return;
-    }
+  if (match.scatters &&
+      fuse::fuseUpdate(op, {machine, force, exact, minGainPercent}, erased) ==
+          Outcome::Fused) {
+    ++numFused;
+    return;
+  }
   if (const char *reason =
           match.gathers ? matchGather(match) : matchReduction(match))
     return keep(op, reason);
@@ -715,11 +714,6 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   if (!best)
     return keep(op, "kernel",
                 " pair=" + match.pair() + " message=\"" + why + "\"");
-  auto micro = [](double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f", seconds * 1e6);
-    return std::string(text);
-  };
   std::string keys =
       " pair=" + best->pair() + " bytes=" + std::to_string(bytes) +
       " product_us=" + micro(bestPrice.compute) +

@@ -122,7 +122,7 @@ bool onlyFor(Value value, Operation *user) {
 
 class Exchange {
 public:
-  Exchange(comm::CollectiveOpInterface op, const ExchangeOptions &options)
+  Exchange(comm::CollectiveOpInterface op, const FusionOptions &options)
       : op(op), options(options) {}
   Outcome run();
 
@@ -141,7 +141,7 @@ private:
   void rewrite(Operation *at);
 
   comm::CollectiveOpInterface op;
-  const ExchangeOptions &options;
+  const FusionOptions &options;
   DType type = DType::Invalid;
   int64_t members = 1;
   bool dispatches = false;
@@ -513,11 +513,6 @@ Outcome Exchange::run() {
   if (!why.empty())
     return keep("kernel", keys + " message=\"" + why + "\"");
   price();
-  auto micro = [](double seconds) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f", seconds * 1e6);
-    return std::string(text);
-  };
   keys += " bytes=" +
           std::to_string(in.getNumElements() *
                          static_cast<int64_t>(dtypeSize(type))) +
@@ -539,7 +534,7 @@ Outcome Exchange::run() {
 } // namespace
 
 Outcome fuseExchange(comm::CollectiveOpInterface op,
-                     const ExchangeOptions &options) {
+                     const FusionOptions &options) {
   return Exchange(op, options).run();
 }
 

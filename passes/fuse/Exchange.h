@@ -13,24 +13,15 @@
 #define CONCORD_PASSES_FUSE_EXCHANGE_H
 
 #include "comm/Comm.h"
-#include "concord/cost/Machine.h"
+#include "fuse/Fusion.h"
 
 namespace concord::fuse {
-
-struct ExchangeOptions {
-  const cost::Machine &machine;
-  bool force = false;        ///< whatever is predicted
-  double minGainPercent = 0; ///< of the unfused time without the products
-};
-
-/// NotOne: nothing that one would think of fusing, and nothing is explained.
-enum class Outcome { Fused, Kept, NotOne };
 
 /// Makes one operation of an all_to_all and the products of groups that take
 /// its result, or the product whose weighed rows it returns. Explains what it
 /// does.
 Outcome fuseExchange(comm::CollectiveOpInterface op,
-                     const ExchangeOptions &options);
+                     const FusionOptions &options);
 
 } // namespace concord::fuse
 

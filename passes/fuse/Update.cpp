@@ -333,10 +333,9 @@ double bytesOf(Value value) {
 
 } // namespace
 
-std::optional<bool>
-concord::fuse::fuseUpdate(comm::CollectiveOpInterface scatter,
-                          const UpdateOptions &options,
-                          llvm::DenseSet<Operation *> &erased) {
+Outcome concord::fuse::fuseUpdate(comm::CollectiveOpInterface scatter,
+                                  const FusionOptions &options,
+                                  llvm::DenseSet<Operation *> &erased) {
   Match match;
   match.scatter = scatter;
   Fences fences;
@@ -344,12 +343,12 @@ concord::fuse::fuseUpdate(comm::CollectiveOpInterface scatter,
   bool found = false;
   const char *why = find(match, fences, found);
   if (!found)
-    return std::nullopt;
+    return Outcome::NotOne;
   auto keep = [&](StringRef reason, const Twine &keys) {
     explain(scatter, scatter->getLoc(), "comm-fuse", "keep", reason,
             "collective=reduce_scatter pair=reduce_scatter+update+all_gather" +
                 keys);
-    return false;
+    return Outcome::Kept;
   };
   if (why)
     return keep(why, "");
@@ -445,11 +444,6 @@ concord::fuse::fuseUpdate(comm::CollectiveOpInterface scatter,
   bool cached = footprint <= static_cast<double>(machine.cacheBytes);
   double together = machine.issueSeconds + 2 * machine.flagSeconds +
                     (cached ? moved + computed : std::max(moved, computed));
-  auto micro = [](double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f", value * 1e6);
-    return std::string(text);
-  };
   std::string keys = " bytes=" + numberOf(static_cast<size_t>(whole)) +
                      " operations=" + numberOf(match.ops.size()) +
                      (program.roundsOtherwise() ? " rounding=differs" : "") +
@@ -505,5 +499,5 @@ concord::fuse::fuseUpdate(comm::CollectiveOpInterface scatter,
     dead->erase();
   erased.insert(scatter);
   scatter->erase();
-  return true;
+  return Outcome::Fused;
 }

@@ -13,24 +13,16 @@
 #define CONCORD_PASSES_FUSE_UPDATE_H
 
 #include "comm/Comm.h"
-#include "concord/cost/Machine.h"
+#include "fuse/Fusion.h"
 
 namespace concord::fuse {
 
-struct UpdateOptions {
-  const cost::Machine &machine;
-  bool force = false;        ///< whatever is predicted
-  bool exact = false;        ///< refuse what rounds otherwise
-  double minGainPercent = 0; ///< of the unfused time
-};
-
 /// Makes one operation of a reduce_scatter, elementwise operations on the own
-/// share, and the all_gather of one of their results. Null where there is no
-/// such pattern, and nothing is explained; else whether it was fused. The
-/// all_gather is erased, too: it is added to `erased`.
-std::optional<bool> fuseUpdate(comm::CollectiveOpInterface scatter,
-                               const UpdateOptions &options,
-                               llvm::DenseSet<mlir::Operation *> &erased);
+/// share, and the all_gather of one of their results. Explains what it does.
+/// The collectives that went away are added to `erased`.
+Outcome fuseUpdate(comm::CollectiveOpInterface scatter,
+                   const FusionOptions &options,
+                   llvm::DenseSet<mlir::Operation *> &erased);
 
 } // namespace concord::fuse
 
