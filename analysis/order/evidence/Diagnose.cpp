@@ -181,17 +181,15 @@ private:
   /// nothing shows that they hang: they do on a device with one communication
   /// slot, or once a host waits between them.
   void divergences() {
-    struct At {
-      int64_t index;
-      uint64_t order;
-    };
-    // Per rank and sequence, in issue order; only what is numbered for sure.
-    std::map<Rank, std::map<uint32_t, std::vector<At>>> issued;
+    // Per rank and sequence, the place of each instance in the rank's order;
+    // only what is numbered for sure.
+    using Places = std::map<int64_t, uint64_t>;
+    std::map<Rank, std::map<uint32_t, Places>> issued;
     for (const View &v : views)
       for (size_t n = 0; n < v.index.size(); ++n) {
         const Issue &i = v.evidence->issues[n];
         if (!job.sequences[i.sequence].transfer && !uncertain[i.sequence])
-          issued[v.rank][i.sequence].push_back({v.index[n], i.order});
+          issued[v.rank][i.sequence].try_emplace(v.index[n], i.order);
       }
     std::map<std::pair<uint32_t, uint32_t>, std::vector<Rank>> shared;
     for (auto &[rank, lists] : issued)
@@ -201,26 +199,19 @@ private:
     size_t found = 0;
     for (auto &[pair, ranks] : shared) {
       auto [s, t] = pair;
-      auto positions = [&](Rank rank, uint32_t sequence) {
-        std::map<int64_t, uint64_t> at;
-        for (const At &i : issued[rank][sequence])
-          at.try_emplace(i.index, i.order);
-        return at;
-      };
-      // Against the first rank: of each instance of the one, the last instance
-      // of the other that comes before it.
-      auto firstS = positions(ranks.front(), s),
-           firstT = positions(ranks.front(), t);
+      // Against the first rank: of each instance of the one, the nearest ones
+      // of the other.
+      const Places &firstS = issued[ranks.front()][s],
+                   &firstT = issued[ranks.front()][t];
       for (size_t n = 1; n < ranks.size(); ++n) {
         const Rank rank = ranks[n];
-        auto ownS = positions(rank, s), ownT = positions(rank, t);
+        const Places &ownS = issued[rank][s], &ownT = issued[rank][t];
         auto inverted = [&]() -> std::optional<std::pair<int64_t, int64_t>> {
           auto j = firstT.begin();
           for (auto [i, order] : firstS) {
             auto own = ownS.find(i);
             if (own == ownS.end())
               continue;
-            // The nearest instances around it are enough for the earliest one.
             while (j != firstT.end() && j->second < order)
               ++j;
             auto check = [&](auto k) {
@@ -239,7 +230,7 @@ private:
         if (!inverted)
           continue;
         auto [i, j] = *inverted;
-        bool before = firstS[i] < firstT[j];
+        bool before = firstS.at(i) < firstT.at(j);
         if (++found <= 8)
           out.warnings.push_back(
               rankName(ranks.front()) + " issues " +
