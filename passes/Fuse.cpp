@@ -617,28 +617,27 @@ void Fuse::rewrite(Match &match, const Made &made, Operation *at) {
 
 void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   comm::CollectiveKind kind = op.getCollectiveKind();
+  if (kind != comm::CollectiveKind::all_to_all &&
+      kind != comm::CollectiveKind::all_gather &&
+      kind != comm::CollectiveKind::reduce_scatter &&
+      kind != comm::CollectiveKind::all_reduce)
+    return;
+  if (op.isAsync() || !op.getCollectiveKernel().empty())
+    return;
+  // Another member that does not fuse it alike would wait for another issue.
+  if (auto view = viewIssue(op))
+    if (StringRef why = members->whyNotAll(*view); !why.empty())
+      return keep(op, why);
   if (kind == comm::CollectiveKind::all_to_all) {
-    switch (fuseExchange(op, {machine, force, exact, double(minGainPercent)})) {
-    case Outcome::Fused:
-      ++numFused;
-      break;
-    case Outcome::Kept:
-      ++numRefused;
-      break;
-    case Outcome::NotOne:
-      break;
-    }
+    Outcome outcome =
+        fuseExchange(op, {machine, force, exact, double(minGainPercent)});
+    ++(outcome == Outcome::Fused ? numFused : numRefused);
     return;
   }
   Match match;
   match.collective = op;
   match.gathers = kind == comm::CollectiveKind::all_gather;
   match.scatters = kind == comm::CollectiveKind::reduce_scatter;
-  if (!match.gathers && !match.scatters &&
-      kind != comm::CollectiveKind::all_reduce)
-    return;
-  if (op.isAsync() || !op.getCollectiveKernel().empty())
-    return;
   auto type = dyn_cast<RankedTensorType>(op.getCollectiveInput().getType());
   if (!type || !type.hasStaticShape())
     return keep(op, "shape");
@@ -650,10 +649,6 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   if (!size || *size < 2)
     return keep(op, "group-size");
   match.members = *size;
-  // Another member that does not fuse it alike would wait for another issue.
-  if (auto view = viewIssue(op))
-    if (StringRef why = members->whyNotAll(*view); !why.empty())
-      return keep(op, why);
   // The kernels read and write the members' memory.
   cost::Placement where = placement(match);
   if (where.top() > 0 || !machine.levels[0].memory)

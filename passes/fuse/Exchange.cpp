@@ -454,8 +454,6 @@ void Exchange::rewrite(Operation *at) {
 }
 
 Outcome Exchange::run() {
-  if (op.isAsync() || !op.getCollectiveKernel().empty())
-    return Outcome::NotOne;
   auto in = dyn_cast<RankedTensorType>(op.getCollectiveInput().getType());
   auto out = dyn_cast<RankedTensorType>(op->getResult(0).getType());
   if (!in || !out || !in.hasStaticShape() || !out.hasStaticShape())
@@ -492,6 +490,10 @@ Outcome Exchange::run() {
   if (outside(in.getShape(), op.getCollectiveSplitDim()) != 1 ||
       outside(out.getShape(), op.getCollectiveConcatDim()) != 1)
     return keep("not-whole-blocks", keys);
+  // Where it weighs and adds up, sums are not in the separate operations'
+  // order.
+  if (options.exact && factors)
+    return keep("exact", keys);
   const Grouped &first = products.front();
   if (first.m % members != 0 ||
       first.m * (dispatches ? first.k : first.n) != in.getNumElements())

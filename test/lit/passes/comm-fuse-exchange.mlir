@@ -7,6 +7,7 @@
 // RUN: comm-opt %s --split-input-file --comm-fuse=force | FileCheck %s
 // RUN: comm-opt %s --split-input-file --comm-fuse="machine=cpu force" --explain -o /dev/null 2>&1 | FileCheck %s --check-prefix=WHY
 // RUN: comm-opt %s --split-input-file --comm-fuse="machine=cpu min-gain-percent=99" --explain -o /dev/null 2>&1 | FileCheck %s --check-prefix=GAIN
+// RUN: comm-opt %s --split-input-file --comm-fuse="machine=cpu force exact" --explain -o /dev/null 2>&1 | FileCheck %s --check-prefix=EXACT
 
 #id = affine_map<(g, i, j) -> (g, i, j)>
 #row = affine_map<(g, i, j) -> (g, i, 0)>
@@ -54,6 +55,7 @@ func.func @dispatch(%x: tensor<2x1x32x64xf32>, %w: tensor<2x64x48xf32>, %v: tens
 // CHECK: return %[[F]]#0
 // WHY: explain: comm-fuse fuse {{.*}} reason=fewer-bytes collective=all_to_all pair=grouped_gemm+all_to_all
 // GAIN: explain: comm-fuse keep {{.*}} reason=no-gain collective=all_to_all pair=grouped_gemm+all_to_all
+// EXACT: explain: comm-fuse keep {{.*}} reason=exact collective=all_to_all pair=grouped_gemm+all_to_all
 module {
 comm.domain @ep groups([[0, 1]])
 func.func @combine(%h: tensor<2x64x48xf32>, %w: tensor<2x48x64xf32>, %s: tensor<2x64x1xf32>) -> tensor<2x1x32x64xf32> {
@@ -121,5 +123,27 @@ func.func @kept(%x: tensor<64x48xf32>, %w: tensor<48x64xf32>, %y: tensor<64x96xf
   %g = tensor.empty() : tensor<64x48xi32>
   %7 = comm.all_to_all @ep split(0) concat(0) ins(%z : tensor<64x48xi32>) outs(%g : tensor<64x48xi32>) -> tensor<64x48xi32>
   return %1, %3, %2, %5, %6, %7 : tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x48xf32>, tensor<128x64xf32>, tensor<64x48xf32>, tensor<64x48xi32>
+}
+}
+
+// -----
+
+// The other member runs another program: it would wait for another issue.
+// WHY: explain: comm-fuse keep {{.*}} reason=several-programs collective=all_to_all
+module attributes {comm.world = 2 : i64} {
+comm.domain @ep groups([[0, 1]])
+comm.program @first entry(@a) ranks([0])
+comm.program @second entry(@b) ranks([1])
+func.func @a(%x: tensor<64x48xf32>, %w: tensor<48x64xf32>) -> tensor<64x64xf32> {
+  %e = tensor.empty() : tensor<64x48xf32>
+  %o = tensor.empty() : tensor<64x64xf32>
+  %0 = comm.all_to_all @ep split(0) concat(0) ins(%x : tensor<64x48xf32>) outs(%e : tensor<64x48xf32>) -> tensor<64x48xf32>
+  %1 = comm.kernel "gemm dtype=f32 k=48 m=64 n=64" ins(%0, %w : tensor<64x48xf32>, tensor<48x64xf32>) outs(%o : tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %1 : tensor<64x64xf32>
+}
+func.func @b(%x: tensor<64x48xf32>) -> tensor<64x48xf32> {
+  %e = tensor.empty() : tensor<64x48xf32>
+  %0 = comm.all_to_all @ep split(0) concat(0) ins(%x : tensor<64x48xf32>) outs(%e : tensor<64x48xf32>) -> tensor<64x48xf32>
+  return %0 : tensor<64x48xf32>
 }
 }
