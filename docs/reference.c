@@ -17,23 +17,7 @@
 #include <string.h>
 
 static const concord_variable kVariables[] = {
-#define X(name, reader, type, low, high, words, standard, since, agree, nccl,  \
-          hccl, text)                                                          \
-  {name,                                                                       \
-   CONCORD_READER_##reader,                                                    \
-   CONCORD_VARIABLE_##type,                                                    \
-   low,                                                                        \
-   high,                                                                       \
-   words,                                                                      \
-   standard,                                                                   \
-   since,                                                                      \
-   agree,                                                                      \
-   nccl,                                                                       \
-   hccl,                                                                       \
-   text},
-    CONCORD_VARIABLES(X)
-#undef X
-};
+    CONCORD_VARIABLES(CONCORD_VARIABLE_ROW)};
 
 static const char *code(const char *text) {
   static char buffer[2][256];

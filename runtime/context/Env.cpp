@@ -26,23 +26,7 @@ extern char **environ;
 using namespace concord::rt;
 
 static constexpr concord_variable kVariables[] = {
-#define X(name, reader, type, low, high, words, standard, since, agree, nccl,  \
-          hccl, text)                                                          \
-  {name,                                                                       \
-   CONCORD_READER_##reader,                                                    \
-   CONCORD_VARIABLE_##type,                                                    \
-   low,                                                                        \
-   high,                                                                       \
-   words,                                                                      \
-   standard,                                                                   \
-   since,                                                                      \
-   agree,                                                                      \
-   nccl,                                                                       \
-   hccl,                                                                       \
-   text},
-    CONCORD_VARIABLES(X)
-#undef X
-};
+    CONCORD_VARIABLES(CONCORD_VARIABLE_ROW)};
 
 const concord_variable *concord_variables(size_t *count) {
   if (count)

@@ -209,6 +209,22 @@ typedef struct concord_variable {
   const char *text;
 } concord_variable;
 
+/* A row of CONCORD_VARIABLES as an element of an array of them. */
+#define CONCORD_VARIABLE_ROW(name, reader, type, low, high, words, standard,   \
+                             since, agree, nccl, hccl, text)                   \
+  {name,                                                                       \
+   CONCORD_READER_##reader,                                                    \
+   CONCORD_VARIABLE_##type,                                                    \
+   low,                                                                        \
+   high,                                                                       \
+   words,                                                                      \
+   standard,                                                                   \
+   since,                                                                      \
+   agree,                                                                      \
+   nccl,                                                                       \
+   hccl,                                                                       \
+   text},
+
 /* The list as an array, and its length. In libconcord.so and in the static
  * library concord_launch. */
 __attribute__((visibility("default"))) const concord_variable *
