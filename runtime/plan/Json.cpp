@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Names.h"
+#include "Utf8.h"
 #include "concord/plan.h"
 
 #include <algorithm>
@@ -22,26 +23,6 @@ using namespace concord;
 using namespace concord::plan;
 
 namespace {
-
-/// Length of the well-formed UTF-8 sequence at `at`, or 0.
-size_t utf8Length(const std::string &text, size_t at) {
-  auto byte = [&](size_t i) { return i < text.size() ? uint8_t(text[i]) : 0; };
-  uint8_t lead = byte(at);
-  size_t length = lead < 0x80   ? 1
-                  : lead < 0xc2 ? 0
-                  : lead < 0xe0 ? 2
-                  : lead < 0xf0 ? 3
-                  : lead < 0xf5 ? 4
-                                : 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(at + i) & 0xc0) != 0x80)
-      return 0;
-  uint8_t second = byte(at + 1);
-  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
-      (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f))
-    return 0;
-  return length;
-}
 
 class JsonWriter {
 public:

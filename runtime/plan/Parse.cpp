@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Utf8.h"
 #include "concord/plan.h"
 
 #include <bit>
@@ -75,6 +76,8 @@ public:
     uint32_t n = count(1, "characters");
     std::string text(reinterpret_cast<const char *>(rest.data()), n);
     rest = rest.subspan(n);
+    if (!wellFormed(text))
+      fail("a text in it is not UTF-8");
     return text;
   }
   template <typename T, typename Each>
@@ -194,6 +197,11 @@ public:
     if (leaf && n.site >= sites)
       fail("the order tree names site " + std::to_string(n.site) + " of " +
            std::to_string(sites));
+    // What a node of its type has not is no second spelling of the same plan.
+    if ((n.tripCount && n.type != Node::Type::Loop) || (n.site && !leaf) ||
+        (n.seconds != 0 && n.type != Node::Type::Compute) ||
+        std::signbit(n.seconds))
+      fail("a node of the order tree has a number that its type has not");
     n.children =
         list<Node>(25, "children", [&] { return node(sites, depth + 1); });
     if ((leaf || n.type == Node::Type::Compute) && !n.children.empty())

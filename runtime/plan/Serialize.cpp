@@ -17,6 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Sha256.h"
+#include "Utf8.h"
 #include "concord/plan.h"
 
 #include <bit>
@@ -40,8 +41,15 @@ public:
   }
   void i32(int32_t value) { u32(uint32_t(value)); }
   void string(const std::string &text) {
-    u32(uint32_t(text.size()));
-    for (char c : text)
+    std::string clean;
+    for (size_t i = 0; i < text.size();) {
+      size_t length = utf8Length(text, i);
+      clean.append(length ? std::string_view(text).substr(i, length)
+                          : kReplacement);
+      i += length ? length : 1;
+    }
+    u32(uint32_t(clean.size()));
+    for (char c : clean)
       u8(uint8_t(c));
   }
   template <typename List, typename Each>

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Round trip, known digests, prefix chains, refusals, and a mutation fuzzer.
+// Round trip, known digests, prefix chains and refusals.
 //
 //===----------------------------------------------------------------------===//
 
@@ -13,8 +13,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
-#include <random>
 
 using namespace concord;
 using namespace concord::plan;
@@ -94,6 +94,28 @@ TEST(Plan, RoundTrip) {
   EXPECT_EQ(toJson(back), toJson(plan));
 }
 
+TEST(Plan, NamesThatAreNoUtf8AreReplaced) {
+  // As a model may have them; \xe9 is Latin-1, the last one is cut short.
+  Plan plan = samplePlan(), back;
+  plan.programs[0].issues[0].location = "caf\xe9/\xe2\x82\xac/\xe2\x82";
+  auto bytes = serialize(plan);
+  std::string error;
+  ASSERT_TRUE(parse(bytes, back, error)) << error;
+  EXPECT_EQ(back.programs[0].issues[0].location,
+            "caf\xef\xbf\xbd/\xe2\x82\xac/\xef\xbf\xbd\xef\xbf\xbd");
+  Plan again;
+  ASSERT_TRUE(parseJson(toJson(plan), again, error)) << error;
+  EXPECT_EQ(digest(again), digest(plan));
+  // Bytes that another writer has made.
+  constexpr std::string_view kName = "caf";
+  auto at = std::search(bytes.begin(), bytes.end(), kName.begin(), kName.end(),
+                        [](std::byte a, char b) { return a == std::byte(b); });
+  ASSERT_NE(at, bytes.end());
+  *at = std::byte(0xff);
+  EXPECT_FALSE(parse(bytes, back, error));
+  EXPECT_EQ(error, "a text in it is not UTF-8");
+}
+
 TEST(Plan, PrefixChainFindsTheFirstDifference) {
   Plan a = samplePlan(), b = samplePlan();
   b.programs[0].issues[1].sendCounts[2] = 9;
@@ -137,6 +159,14 @@ TEST(Plan, BadReferencesAreRefused) {
   refused([](Plan &p) { p.programs[0].issues[1].sendCounts.pop_back(); },
           "split sizes");
   refused([](Plan &p) { p.programs[0].body.children[1].site = 3; }, "site");
+  refused([](Plan &p) { p.programs[0].body.site = 1; }, "its type has not");
+  refused([](Plan &p) { p.programs[0].body.tripCount = 1; },
+          "its type has not");
+  refused([](Plan &p) { p.programs[0].body.children[1].seconds = 1; },
+          "its type has not");
+  refused(
+      [](Plan &p) { p.programs[0].body.children[0].children[1].seconds = -1; },
+      "its type has not");
   refused([](Plan &p) { p.programs[0].issues[0].members = {0}; }, "member");
   refused([](Plan &p) { p.programs[0].issues[0].count = ~uint64_t(0); },
           "count");
@@ -157,47 +187,4 @@ TEST(Plan, BadReferencesAreRefused) {
       "nested");
   refused([](Plan &p) { p.world = 0; }, "world");
   refused([](Plan &p) { p.world = 1000000; }, "world");
-}
-
-TEST(Plan, MutationsNeverCrashAndAcceptedOnesAreCanonical) {
-  auto good = serialize(samplePlan());
-  std::mt19937 random(7);
-  unsigned accepted = 0;
-  for (int round = 0; round < 60000; ++round) {
-    auto bytes = good;
-    for (unsigned n = random() % 4 + 1; n; --n) {
-      size_t at = random() % bytes.size();
-      switch (random() % 5) {
-      case 0:
-        bytes[at] = std::byte(random());
-        break;
-      case 1:
-        bytes[at] ^= std::byte(1 << random() % 8);
-        break;
-      case 2:
-        if (at + 4 <= bytes.size())
-          std::memset(&bytes[at], random() % 2 ? 0xff : 0x7f, 4);
-        break;
-      case 3:
-        bytes.erase(bytes.begin() + at,
-                    bytes.begin() +
-                        std::min(bytes.size(), at + random() % 9 + 1));
-        if (bytes.empty())
-          bytes.push_back(std::byte(0));
-        break;
-      default:
-        bytes.insert(bytes.begin() + at, bytes[random() % bytes.size()]);
-      }
-    }
-    Plan plan;
-    std::string error;
-    if (parse(bytes, plan, error)) {
-      ++accepted;
-      ASSERT_EQ(serialize(plan), bytes);
-      ASSERT_FALSE(toJson(plan).empty());
-    } else {
-      ASSERT_FALSE(error.empty());
-    }
-  }
-  EXPECT_GT(accepted, 0u);
 }
