@@ -238,9 +238,14 @@ bool layOut(Op &op) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
   const OpRequest &r = op.request;
-  uint64_t area = span.area, longest = longestOf(op);
+  const uint64_t own = longestOf(op);
+  uint64_t area = span.area, longest = own;
   auto take = [&](int member, uint64_t theirs, uint64_t longestThere,
                   uint64_t sends) {
+    // Only in an uneven exchange do members know different lengths; elsewhere
+    // another one would be as many segments as its sender likes.
+    if (!unevenExchange(r) && longestThere != own)
+      return corrupt(op, member, "another length than its operation has");
     area = std::min(area, theirs);
     longest = std::max(longest, longestThere);
     if (!unevenExchange(r) || sends == r.receive[member])
