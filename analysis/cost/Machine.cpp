@@ -8,8 +8,10 @@
 #include "concord/cost/Machine.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 namespace concord::cost {
 
@@ -63,13 +65,35 @@ std::optional<Machine> builtinMachine(std::string_view name) {
   return std::nullopt;
 }
 
+/// The processor as a part of a file's name: home directories are shared by
+/// hosts of different ones.
+static std::string processorName() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string name;
+  for (std::string line; name.empty() && std::getline(file, line);)
+    // x86 has a name; Arm has numbers.
+    if (line.starts_with("model name") || line.starts_with("CPU part"))
+      name = line.substr(std::min(line.find(':') + 1, line.size()));
+  std::string safe;
+  for (char c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      safe += c;
+    else if (!safe.empty() && safe.back() != '-')
+      safe += '-';
+  while (!safe.empty() && safe.back() == '-')
+    safe.pop_back();
+  return safe.empty() ? "cpu" : safe;
+}
+
 std::string defaultCalibrationPath() {
   std::string base;
   if (const char *cache = std::getenv("XDG_CACHE_HOME"); cache && *cache)
     base = cache;
   else if (const char *home = std::getenv("HOME"); home && *home)
     base = std::string(home) + "/.cache";
-  return base.empty() ? base : base + "/concord/calibration.json";
+  return base.empty()
+             ? base
+             : base + "/concord/calibration-" + processorName() + ".json";
 }
 
 bool loadMachine(const std::string &what, std::string_view fallback,

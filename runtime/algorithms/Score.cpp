@@ -164,10 +164,5 @@ std::vector<Score> concord::rt::measuredScores(const std::string &path,
         scores.push_back({kind, begin, end, form, int(ranks), true});
     }
   }
-  if (scores.empty())
-    raise(CONCORD_ERROR_INVALID_ARGUMENT,
-          "CONCORD_CALIBRATION: %s has no forms for %s; write it anew with "
-          "comm-bench --calibrate",
-          path.c_str(), objective.c_str());
   return scores;
 }

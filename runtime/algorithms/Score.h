@@ -55,8 +55,8 @@ struct Score {
 std::vector<Score> parseScores(const std::string &text);
 
 /// The forms that cost least by the calibration at `path` for "latency" or
-/// "throughput", up to what a slot carries. Throws Error when it cannot be read
-/// or has no forms.
+/// "throughput", up to what a slot carries; none when it has no forms. Throws
+/// Error when it cannot be read.
 std::vector<Score> measuredScores(const std::string &path,
                                   const std::string &objective);
 

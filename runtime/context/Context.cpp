@@ -13,6 +13,7 @@
 
 #include "context/Context.h"
 #include "bootstrap/Rendezvous.h"
+#include "concord/cost/Machine.h"
 #include "context/BringUp.h"
 #include "context/Lifecycle.h"
 #include "diagnosis/Error.h"
@@ -89,16 +90,66 @@ static uint64_t lastLevelCache(int core) {
   return bytes ? bytes : uint64_t(32) << 20;
 }
 
+/// What is in a file; nothing where it cannot be read.
+static std::string contentOf(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 /// Of a file that all ranks must agree on, what is in it counts.
 static uint32_t hashSetting(const concord_variable &variable) {
   std::string value = settingOf(variable).value;
-  if (variable.type == CONCORD_VARIABLE_FILE && !value.empty()) {
-    std::ifstream file(value, std::ios::binary);
-    std::stringstream text;
-    text << file.rdbuf();
-    value = text.str();
-  }
+  if (variable.type == CONCORD_VARIABLE_FILE && !value.empty())
+    value = contentOf(value);
   return uint32_t(hashText(1, value));
+}
+
+/// The calibration that comm-bench has left for this host; "" where there is
+/// none, or CONCORD_CALIBRATION says something else.
+static std::string hostCalibration() {
+  std::string path = concord::cost::defaultCalibrationPath();
+  return envText("CONCORD_CALIBRATION").empty() &&
+                 ::access(path.c_str(), F_OK) == 0
+             ? path
+             : "";
+}
+
+/// By what forms are chosen: what was asked for, else a calibration.
+static std::vector<Score> findScores(const Context &context) {
+  // Who asks for forms does not want others.
+  std::vector<Score> scores = parseScores(envText("CONCORD_ALGORITHM"));
+  std::string file = envText("CONCORD_CALIBRATION");
+  if (!scores.empty() || file == "none")
+    return scores;
+  const std::string objective = envText("CONCORD_OBJECTIVE");
+  if (!file.empty()) {
+    scores = measuredScores(file, objective);
+    if (scores.empty())
+      raise(CONCORD_ERROR_INVALID_ARGUMENT,
+            "CONCORD_CALIBRATION: %s has no forms for %s; write it anew with "
+            "comm-bench --calibrate",
+            file.c_str(), objective.c_str());
+    return scores;
+  }
+  // Nobody has asked, so hosts that were calibrated differently, or only one of
+  // them, are no reason to fail; but all ranks must choose alike.
+  const uint64_t first = context.segment->slot(0).calibration;
+  for (int r = 1; r < context.world; ++r)
+    if (context.segment->slot(r).calibration != first) {
+      if (context.rank == 0)
+        context.log.write(LogLevel::Warn,
+                          "ranks 0 and %d (hosts %.63s and %.63s) have "
+                          "different calibrations: none is used; set "
+                          "CONCORD_CALIBRATION to one that all have, or to "
+                          "none",
+                          r, context.segment->slot(0).host,
+                          context.segment->slot(r).host);
+      return scores;
+    }
+  file = hostCalibration();
+  return first && !file.empty() ? measuredScores(file, objective) : scores;
 }
 
 static void takeRank(Context &context, const Origin &origin,
@@ -121,6 +172,8 @@ static void takeRank(Context &context, const Origin &origin,
   for (size_t i = 0; i < count && index < kMaxSharedSettings; ++i)
     if (variables[i].agree)
       slot.settings[index++] = hashSetting(variables[i]);
+  if (std::string file = hostCalibration(); !file.empty())
+    slot.calibration = hashText(1, contentOf(file)) | 1;
   if (context.hosts)
     std::snprintf(slot.host, sizeof slot.host, "%s",
                   context.hosts->nameOf(context.rank).c_str());
@@ -356,11 +409,7 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     checkDevices(*context);
     logRanks(*context);
     context->hugePages = envInteger("CONCORD_HUGE_PAGES") != 0;
-    context->scores = parseScores(envText("CONCORD_ALGORITHM"));
-    // Who asks for forms does not want others.
-    if (std::string file = envText("CONCORD_CALIBRATION");
-        !file.empty() && context->scores.empty())
-      context->scores = measuredScores(file, envText("CONCORD_OBJECTIVE"));
+    context->scores = findScores(*context);
     context->singleCopy = envBytes("CONCORD_SINGLE_COPY");
     if (!readsPeers(*context))
       context->singleCopy = ~uint64_t(0);

@@ -51,7 +51,7 @@ std::string concord::rt::formOf(const Comm &comm) {
   if (last.asked)
     return text + "CONCORD_ALGORITHM says so";
   if (last.measured && (last.inlined || last.form == Form::Direct))
-    return text + "of flat and direct it costs less by CONCORD_CALIBRATION";
+    return text + "of flat and direct it costs less by the calibration";
   switch (last.form) {
   case Form::Flat:
     if (last.inlined)

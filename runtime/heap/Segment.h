@@ -75,6 +75,9 @@ struct RankFacts {
   double bandwidth;
   int32_t visible, physical;
   uint64_t rankTable; ///< hash of the rank table, 0 for none
+  /// Hash of the calibration that comm-bench has left for this rank's host; 0:
+  /// there is none, or CONCORD_CALIBRATION says something else.
+  uint64_t calibration;
   /// Hashes of the variables on which all ranks must agree, in their order in
   /// concord/environment.h.
   uint32_t settings[kMaxSharedSettings];

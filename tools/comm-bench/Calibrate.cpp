@@ -22,6 +22,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 using namespace concord::bench;
@@ -320,6 +321,11 @@ void concord::bench::calibrate(const Options &given, Teams &teams) {
                       std::to_string(options.to) + " B, " +
                       std::to_string(options.ranks) +
                       " ranks, inputs just written and outputs read";
+  if (auto folder = std::filesystem::path(given.calibrateFile).parent_path();
+      !folder.empty()) {
+    std::error_code failed; // of which writeFile will tell
+    std::filesystem::create_directories(folder, failed);
+  }
   writeFile(given.calibrateFile, cost::writeCalibration(machine));
   // What is written has to be read.
   cost::Machine again;

@@ -13,6 +13,7 @@
 #include "Peers.h"
 
 #include "../../bench/peers/Station.h"
+#include "concord/cost/Machine.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -24,7 +25,7 @@ using namespace concord::bench;
 
 static const char kHelp[] =
     "usage: comm-bench OPERATION [options]\n"
-    "       comm-bench --calibrate FILE [-n RANKS]\n"
+    "       comm-bench --calibrate[=FILE] [-n RANKS]\n"
     "       mpirun -n RANKS --host A,B comm-bench OPERATION [options]\n\n"
     "Starts N ranks on this host, or is started once per rank by mpirun, and\n"
     "measures one collective operation, with the flags, columns and bandwidth\n"
@@ -86,7 +87,11 @@ static const char kHelp[] =
     "      --link RATE     the rate of the link between hosts, as in 1gbit; "
     "without\n"
     "                      it, the best that messages have reached in the run\n"
-    "      --calibrate FILE  measure what the cost model needs and write it\n"
+    "      --calibrate[=FILE]  measure what the cost model and the choice of "
+    "forms\n"
+    "                      need, and write it; without FILE where passes and "
+    "ranks\n"
+    "                      of this kind of processor look for it\n"
     "  -J, --json FILE     also write the rows as JSON\n"
     "      --baseline FILE compare with the rows of a former -J FILE\n"
     "      --plot FILE.svg also draw time over size\n\n"
@@ -248,7 +253,7 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"baseline", 1, nullptr, 9},
                                  {"plot", 1, nullptr, 10},
                                  {"explain", 0, nullptr, 11},
-                                 {"calibrate", 1, nullptr, 12},
+                                 {"calibrate", 2, nullptr, 12},
                                  {"link", 1, nullptr, 13},
                                  {"json", 1, nullptr, 'J'},
                                  {"help", 0, nullptr, 'h'},
@@ -403,7 +408,14 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       options.explain = true;
       break;
     case 12:
-      options.calibrateFile = value;
+      // FILE may stand apart, too.
+      if (value.empty() && optind < argc && argv[optind][0] != '-')
+        value = argv[optind++];
+      options.calibrateFile =
+          value.empty() ? concord::cost::defaultCalibrationPath() : value;
+      if (options.calibrateFile.empty())
+        return bad("neither XDG_CACHE_HOME nor HOME is set; name a file after",
+                   "--calibrate");
       break;
     case 13:
       good = parseRate(value.c_str(), options.linkRate);
@@ -419,7 +431,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       break;
     case 'h':
       if (!options.quiet)
-        std::fputs(kHelp, stdout);
+        std::printf("%s\nThe calibration of this host:\n  %s\n", kHelp,
+                    concord::cost::defaultCalibrationPath().c_str());
       code = 0;
       return false;
     default:

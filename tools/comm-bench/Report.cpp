@@ -82,11 +82,13 @@ void concord::bench::printHead(const Options &options, const Teams &teams) {
 
 /// What the forms cost by the calibration that ranks choose by, if any.
 static std::string candidateCosts(const Options &options, const Row &row) {
-  const char *path = std::getenv("CONCORD_CALIBRATION");
+  const char *asked = std::getenv("CONCORD_CALIBRATION");
+  const std::string path =
+      asked && *asked ? asked : cost::defaultCalibrationPath();
   const char *given = std::getenv("CONCORD_OBJECTIVE");
   std::string objective = given && *given ? given : "throughput", text, error;
   cost::Machine machine;
-  if (!path || !*path || !cost::readCalibration(path, machine, error))
+  if (path.empty() || !cost::readCalibration(path, machine, error))
     return "";
   for (const cost::FormCurve &form : machine.forms)
     if (form.curve.kind == plan::Kind(options.kind) &&

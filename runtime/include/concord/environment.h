@@ -62,10 +62,12 @@ typedef enum concord_variable_reader {
     0, "", "", "Where comm-run keeps compiled programs.")                      \
   X("CONCORD_CACHE_LIMIT", TOOLS, INTEGER, 0, 9e18, "", "17179869184", "0.1",  \
     0, "", "", "Bytes from which the least recently used of them go.")         \
-  X("CONCORD_CALIBRATION", RUNTIME, FILE, 0, 0, "", "(none)", "0.1", 1,        \
-    "NCCL_TUNER_CONFIG_FILE", "",                                              \
+  X("CONCORD_CALIBRATION", RUNTIME, FILE, 0, 0, "",                            \
+    "(~/.cache/concord/calibration-CPU.json, if all ranks have the same)",     \
+    "0.1", 1, "NCCL_TUNER_CONFIG_FILE", "",                                    \
     "What comm-bench --calibrate wrote: of flat and direct the form that "     \
-    "costs less is taken, where CONCORD_ALGORITHM asks for none.")             \
+    "costs less is taken, where CONCORD_ALGORITHM asks for none. The word "    \
+    "none: no file is read.")                                                  \
   X("CONCORD_CONNECT_TIMEOUT", RUNTIME, SECONDS, 0.001, 86400, "", "120",      \
     "0.1", 0, "NCCL_SOCKET_RETRY_CNT", "HCCL_CONNECT_TIMEOUT",                 \
     "How long a rank waits for all ranks to join. Keep it shorter than "       \
@@ -166,7 +168,8 @@ typedef enum concord_variable_reader {
   X("TMPDIR", TOOLS, FOLDER, 0, 0, "", "(/dev/shm, else /tmp)", "0.1", 0, "",  \
     "", "Where a job's inputs and outputs lie while it runs.")                 \
   X("XDG_CACHE_HOME", TOOLS, FOLDER, 0, 0, "", "(~/.cache)", "0.1", 0, "", "", \
-    "Parent of the cache when CONCORD_CACHE_DIR is not set.")                  \
+    "Parent of the cache when CONCORD_CACHE_DIR is not set, and of the "       \
+    "calibration of this host.")                                               \
   CONCORD_TEST_VARIABLES(X)
 
 #define CONCORD_TEST_VARIABLE(X, name, text)                                   \

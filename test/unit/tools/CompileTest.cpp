@@ -13,6 +13,7 @@
 #include "Compile.h"
 
 #include "common/Files.h"
+#include "concord/cost/Machine.h"
 
 #include <cstdlib>
 #include <gmock/gmock.h>
@@ -78,9 +79,9 @@ TEST_F(CompileTest, KeyCoversTheCalibration) {
   ::setenv("XDG_CACHE_HOME", dir.c_str(), 1);
   std::string without = key();
   fs::create_directory(dir / "concord");
-  writeFile(dir / "concord" / "calibration.json", "one");
+  writeFile(concord::cost::defaultCalibrationPath(), "one");
   std::string first = key();
-  writeFile(dir / "concord" / "calibration.json", "another");
+  writeFile(concord::cost::defaultCalibrationPath(), "another");
   std::string second = key();
   had ? ::setenv("XDG_CACHE_HOME", before.c_str(), 1)
       : ::unsetenv("XDG_CACHE_HOME");

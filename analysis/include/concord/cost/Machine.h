@@ -108,9 +108,10 @@ struct Machine {
 /// here. std::nullopt for any other name.
 std::optional<Machine> builtinMachine(std::string_view name);
 
-/// Where `comm-bench --calibrate` writes when no file is named:
-/// $XDG_CACHE_HOME/concord/calibration.json, else ~/.cache/concord/...; empty
-/// when neither variable is set.
+/// Where `comm-bench --calibrate` writes when no file is named, and what passes
+/// and ranks read then: $XDG_CACHE_HOME/concord/calibration-CPU.json, else
+/// ~/.cache/concord/...; empty when neither variable is set. CPU is the
+/// processor's name.
 std::string defaultCalibrationPath();
 
 /// A calibration over the built-in "cpu"; what the file does not have keeps its
