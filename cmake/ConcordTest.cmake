@@ -2,6 +2,11 @@
 #
 # concord_add_unittest(NAME SOURCES... LIBS libs...): one GoogleTest binary in
 # build/bin/unit, registered with ctest as unit.NAME.
+#
+# concord_add_fuzzer(NAME SOURCES... LIBS libs... [RUNS n]): one target of test/fuzz,
+# build/bin/unit/fuzz_NAME. A test of n mutations, unit.fuzz_NAME; with CONCORD_FUZZ a
+# libFuzzer program instead, for which everything has to be compiled with its coverage
+# (preset fuzz; ./run fuzz).
 
 if(CONCORD_BUILD_TESTS AND CMAKE_CROSSCOMPILING)
   # Debian has the library for this machine, and the source for any.
@@ -21,4 +26,30 @@ function(concord_add_unittest name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/unit)
   add_test(NAME unit.${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(unit.${name} PROPERTIES TIMEOUT 600)
+endfunction()
+
+option(CONCORD_FUZZ "The targets of test/fuzz are libFuzzer programs (clang only)" OFF)
+add_custom_target(fuzzers)
+
+function(concord_add_fuzzer name)
+  if(NOT CONCORD_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "RUNS" "LIBS" ${ARGN})
+  if(NOT ARG_RUNS)
+    set(ARG_RUNS 3000)
+  endif()
+  set(target fuzz_${name})
+  add_executable(${target} ${ARG_UNPARSED_ARGUMENTS} ${CMAKE_SOURCE_DIR}/test/fuzz/Fuzz.cpp)
+  target_link_libraries(${target} PRIVATE ${ARG_LIBS})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/unit)
+  add_dependencies(fuzzers ${target})
+  if(CONCORD_FUZZ)
+    target_compile_definitions(${target} PRIVATE CONCORD_LIBFUZZER)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_test(NAME unit.${target} COMMAND ${target} -runs=${ARG_RUNS}
+      WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(unit.${target} PROPERTIES TIMEOUT 600)
+  endif()
 endfunction()

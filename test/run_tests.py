@@ -2,6 +2,9 @@
 # Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the test suites and adds them up: ./run test [SUITE...].
 
+With --reports NAME=FILE.xml... it runs nothing and adds up JUnit files, which is
+how ./run test sanitize and aarch64 end.
+
 Each suite prints its own output and yields counts. The last line is
 "N passed, N failed, N skipped"; the exit status is 1 if anything failed, or if
 a suite that was asked for ran nothing.
@@ -25,6 +28,12 @@ class Counts:
 
     def __init__(self, passed=0, failed=0, skipped=0):
         self.passed, self.failed, self.skipped = passed, failed, skipped
+
+    def add(self, other):
+        """Count what another has counted, too."""
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
 
     def __str__(self):
         return (f"{self.passed} passed, {self.failed} failed, "
@@ -124,8 +133,24 @@ SUITES = {"unit": unit, "lit": lit, "python": python, "nodes": nodes, "docs": do
           "spin": spin}
 
 
+def reports(arguments):
+    """Add up JUnit files that others have written."""
+    total = Counts()
+    for argument in arguments:
+        name, _, path = argument.partition("=")
+        counts = from_junit(path, 0)
+        if counts.passed + counts.failed == 0:
+            counts.failed = 1
+        print(f"== {name}: {counts}")
+        total.add(counts)
+    print(total)
+    return 1 if total.failed else 0
+
+
 def main(names):
     """Run the suites named, or all."""
+    if names[:1] == ["--reports"]:
+        return reports(names[1:])
     unknown = [name for name in names if name not in SUITES]
     if unknown:
         print(f"run: no suite '{unknown[0]}'; there are {', '.join(SUITES)}",
@@ -142,9 +167,7 @@ def main(names):
                 counts.failed = 1
             print(f"== {name}: {counts} ({time.monotonic() - begin:.0f} s)",
                   flush=True)
-            total.passed += counts.passed
-            total.failed += counts.failed
-            total.skipped += counts.skipped
+            total.add(counts)
     print(total)
     return 1 if total.failed else 0
 

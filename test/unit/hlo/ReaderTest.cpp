@@ -17,7 +17,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 
 using namespace concord::hlo;
@@ -330,47 +329,6 @@ TEST(HloReader, Sniffs) {
 }
 
 // Random edits of a good text: read, or refused with a position; never worse.
-TEST(HloReader, SurvivesMutations) {
-  std::mt19937 random(7);
-  const std::string good = kTraining;
-  const std::string alphabet = "(){}[],=%\"/*<>\n x0-9ROOT";
-  int accepted = 0, refused = 0;
-  for (int round = 0; round < 20000; ++round) {
-    std::string text = good;
-    int edits = 1 + static_cast<int>(random() % 4);
-    for (int i = 0; i < edits; ++i) {
-      if (text.empty())
-        break;
-      size_t at = random() % text.size();
-      switch (random() % 4) {
-      case 0:
-        text[at] = alphabet[random() % alphabet.size()];
-        break;
-      case 1:
-        text.erase(at, 1 + random() % 20);
-        break;
-      case 2:
-        text.insert(at, text.substr(random() % text.size(), random() % 40));
-        break;
-      default:
-        text.resize(at + 1);
-        break;
-      }
-    }
-    try {
-      Module module = parse(text, "t.hlo");
-      for (uint32_t c = 0; c < module.computations.size(); ++c)
-        for (uint32_t i = 0; i < module.computations[c].instructions.size();
-             ++i)
-          (void)costOf(module, c, i);
-      ++accepted;
-    } catch (const Error &) {
-      ++refused;
-    }
-  }
-  EXPECT_GT(accepted, 100);
-  EXPECT_GT(refused, 1000);
-}
 
 TEST(HloReader, SharedModels) {
   const std::filesystem::path folder = "../shared/models";

@@ -14,8 +14,6 @@
 
 #include "TestModel.h"
 
-#include <random>
-
 using namespace concord;
 using namespace concord::onnx;
 using namespace concord::onnx::test;
@@ -544,89 +542,6 @@ TEST(BadAnnotation, UnknownConfigurationAndDevice) {
   options.configuration = "other";
   EXPECT_THAT(m.error(options),
               HasSubstr("there is no device configuration 'other'"));
-}
-
-// --- damage -----------------------------------------------------------------
-
-/// A model that uses most of the format.
-std::string richModel() {
-  ModelBuilder m(18, 11);
-  m.import("mine", 1);
-  m.import("com.microsoft", 1);
-  m.proto.add_configuration()->set_name("c");
-  m.proto.mutable_configuration(0)->set_num_devices(2);
-  m.input("x", {2, 6});
-  m.input("flag", {}, kBool);
-  m.floats("w", {6, 6}, std::vector<float>(36, 0.5f));
-  m.floats("big", {80}, std::vector<float>(80, 0.5f));
-  m.ints("target", {3}, {2, 3, 2});
-  auto *f = m.proto.add_functions();
-  f->set_name("F");
-  f->set_domain("mine");
-  f->add_input("a");
-  f->add_output("b");
-  addNode(f, "Relu", {"a"}, {"b"});
-  m.node("MatMul", {"x", "w"}, {"h"}).named("dense");
-  auto *annotation = m.graph()->mutable_node(0)->add_device_configurations();
-  annotation->set_configuration_id("c");
-  auto *spec = annotation->add_sharding_spec();
-  spec->set_tensor_name("h");
-  spec->add_device(0);
-  spec->add_sharded_dim()->add_simple_sharding()->set_num_shards(2);
-  m.node("F", {"h"}, {"i"}).domain("mine");
-  m.node("Reshape", {"i", "target"}, {"j"});
-  m.node("Transpose", {"j"}, {"k"}).ints("perm", {1, 0, 2});
-  m.node("AllReduce", {"k"}, {"l"}).domain("com.microsoft");
-  m.node("Shape", {"l"}, {"s"});
-  m.node("Expand", {"l", "s"}, {"n"});
-  NodeBuilder branch = m.node("If", {"flag"}, {"y"});
-  for (const char *name : {"then_branch", "else_branch"}) {
-    auto *g = branch.attribute(name, onnx_wire::Attribute::GRAPH)->mutable_g();
-    addNode(g, "Softmax", {"n"}, {"r"}).i("axis", -1);
-    g->add_output()->set_name("r");
-  }
-  m.output("y");
-  m.output("big");
-  return m.bytes();
-}
-
-TEST(Damage, TwoThousandMutationsAreReadOrRefused) {
-  const std::string good = richModel();
-  ASSERT_EQ(errorOfBytes(good), "no error");
-  std::mt19937 rng(7);
-  int read = 0, refused = 0;
-  for (int i = 0; i < 2000; ++i) {
-    std::string bytes = good;
-    const int changes = 1 + static_cast<int>(rng() % 4);
-    for (int c = 0; c < changes; ++c) {
-      const size_t at = rng() % bytes.size();
-      switch (rng() % 5) {
-      case 0:
-        bytes[at] = static_cast<char>(rng());
-        break;
-      case 1:
-        bytes[at] = static_cast<char>(bytes[at] ^ (1 << rng() % 8));
-        break;
-      case 2:
-        bytes.erase(at, 1 + rng() % 8);
-        break;
-      case 3:
-        bytes.insert(at, bytes.substr(rng() % bytes.size(), rng() % 32));
-        break;
-      default:
-        bytes[at] = static_cast<char>(rng() % 2 ? 0xff : 0x00);
-      }
-      if (bytes.empty())
-        bytes = "x";
-    }
-    // Anything but an Error or a model ends the test.
-    if (errorOfBytes(bytes) == "no error")
-      ++read;
-    else
-      ++refused;
-  }
-  EXPECT_GT(refused, 500);
-  EXPECT_GT(read, 50);
 }
 
 } // namespace

@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 
 using namespace concord::order;
@@ -220,49 +219,6 @@ TEST(Parser, ErrorsNameTheLine) {
   CaseError error;
   EXPECT_FALSE(
       parseCase(std::string_view("rank 0: nop\0", 12), "b.case", file, error));
-}
-
-TEST(Parser, SurvivesRandomDamage) {
-  std::vector<std::string> seeds;
-  for (const auto &entry : std::filesystem::directory_iterator("test/cases"))
-    seeds.push_back(slurp(entry.path()));
-  std::sort(seeds.begin(), seeds.end());
-  ASSERT_FALSE(seeds.empty());
-  std::mt19937 rng(7);
-  size_t parsed = 0;
-  for (int i = 0; i < 3000; ++i) {
-    std::string text = seeds[rng() % seeds.size()];
-    if (text.size() > 4000)
-      text.resize(4000);
-    for (int k = 1 + rng() % 3; k > 0 && !text.empty(); --k) {
-      size_t at = rng() % text.size();
-      switch (rng() % 4) {
-      case 0:
-        text[at] = char(rng());
-        break;
-      case 1:
-        text.erase(at, rng() % 5);
-        break;
-      case 2:
-        text[at] = text[rng() % text.size()];
-        break;
-      default:
-        text.insert(at, text.substr(rng() % text.size(), rng() % 9));
-      }
-    }
-    CaseFile file;
-    CaseError error;
-    if (!parseCase(text, "f.case", file, error)) {
-      EXPECT_FALSE(error.message.empty());
-      continue;
-    }
-    ++parsed;
-    ExploreOptions options;
-    options.bounds.states = 300;
-    for (const Variant &v : file.variants)
-      judgeWithWarnings(v.program, options);
-  }
-  EXPECT_GT(parsed, 300u);
 }
 
 } // namespace

@@ -9,8 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 using namespace concord;
 
 static hlo::Module read(const std::string &text) {
@@ -288,43 +286,3 @@ TEST(Stablehlo, ErrorsNameThePlace) {
 }
 
 /// Whatever is cut out or changed, the answer is a module or an hlo::Error.
-TEST(Stablehlo, SurvivesDamage) {
-  std::string whole = "sdy.mesh @mesh = <[\"x\"=2, \"y\"=2]>\n" + function(R"(
-    %0:2 = stablehlo.while(%i = %arg0, %j = %arg0) : tensor<8x4xf32>, tensor<8x4xf32>
-     cond {
-      %1 = stablehlo.constant dense<true> : tensor<i1>
-      stablehlo.return %1 : tensor<i1>
-    } do {
-      %1 = "stablehlo.all_reduce"(%i) <{replica_groups = dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>}> ({
-      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
-        %s = stablehlo.add %a, %b : tensor<f32>
-        stablehlo.return %s : tensor<f32>
-      }) {note = "a \"string\""} : (tensor<8x4xf32>) -> tensor<8x4xf32> loc("x")
-      stablehlo.return %1, %j : tensor<8x4xf32>, tensor<8x4xf32>
-    }
-    return %0#0 : tensor<8x4xf32>
-)");
-  EXPECT_EQ(errorOf(whole), "no error");
-  std::mt19937 random(7);
-  for (int round = 0; round < 5000; ++round) {
-    std::string text = whole;
-    int edits = 1 + static_cast<int>(random() % 4);
-    for (int i = 0; i < edits && !text.empty(); ++i) {
-      size_t at = random() % text.size();
-      switch (random() % 4) {
-      case 0:
-        text.erase(at, 1 + random() % 20);
-        break;
-      case 1:
-        text[at] = "{}()<>[]%#\":=,-\n0x"[random() % 18];
-        break;
-      case 2:
-        text.insert(at, text.substr(random() % text.size(), random() % 30));
-        break;
-      default:
-        text.resize(at);
-      }
-    }
-    (void)errorOf(text);
-  }
-}

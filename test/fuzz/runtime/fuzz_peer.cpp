@@ -1,69 +1,39 @@
-//===- fuzz_runtime.cpp - What a hostile or crashed peer may write --------===//
+//===- fuzz_peer.cpp - Fuzz target: a peer in shared memory ---------------===//
 //
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// The first byte chooses the reader: greetings at the socket where ranks meet,
-// rank tables, device descriptions, the head of a job's memory file, and a peer
-// that writes anything into its slots and mailboxes while this rank runs
-// collectives with it. Every input must end in a result or an error, in bounded
-// time.
-//
-// With -DCONCORD_FUZZ=ON this is a libFuzzer target; without, a test that runs
-// so many random inputs from a fixed seed: fuzz_runtime [COUNT [SEED]].
+// A peer that writes anything into its slots, mailboxes and the flags of a
+// communicator while this rank runs collectives with it. Every call must end in
+// a result or an error, in bounded time.
 //
 //===----------------------------------------------------------------------===//
 
-#include "bootstrap/Rendezvous.h"
+#include "../Fuzz.h"
 #include "context/Context.h"
 #include "diagnosis/Error.h"
-#include "topology/RankTable.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <random>
-#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
+using namespace concord;
 using namespace concord::rt;
 
 namespace {
 
 [[noreturn]] void wrong(const char *what) {
-  std::fprintf(stderr, "fuzz_runtime: %s: %s\n", what, concord_last_error());
+  std::fprintf(stderr, "fuzz_peer: %s: %s\n", what, concord_last_error());
   std::abort();
-}
-
-void greetings(const uint8_t *data, size_t size) {
-  JobKey key;
-  std::vector<int64_t> taken = {1, 0, 7};
-  Judgement judgement = judgeGreeting(data, size, key, 42, taken);
-  if (judgement.kind == Judgement::Kind::Welcome &&
-      (size != sizeof(Greeting) || judgement.greeting.rank != 1))
-    wrong("a greeting was let in");
-}
-
-void memoryHead(const uint8_t *data, size_t size) {
-  std::shared_ptr<Segment> made = Segment::create(2, kHugePage);
-  int fd = ::dup(made->fd());
-  if (::pwrite(fd, data, std::min<size_t>(size, sizeof(JobHeader)), 0) < 0)
-    wrong("pwrite");
-  if (size > 64 && ::ftruncate(fd, off_t(data[64]) << 20) != 0)
-    wrong("ftruncate");
-  std::shared_ptr<Segment> opened = Segment::open(fd);
-  if (opened->world() < 1 || opened->world() > kMaxRanks)
-    wrong("a world of impossible size");
 }
 
 /// Rank 1 joins and then writes `data` where its peers read.
 void hostilePeer(const uint8_t *data, size_t size) {
-  if (size < 4)
-    return;
   concord_job *job;
   if (concord_job_create(2, 1 << 22, &job) != CONCORD_OK)
     wrong("job");
@@ -150,60 +120,24 @@ void hostilePeer(const uint8_t *data, size_t size) {
 
 } // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  if (size < 2)
-    return 0;
-  unsigned choice = data[0] % 5;
-  ++data;
-  --size;
-  try {
-    std::string text(reinterpret_cast<const char *>(data), size);
-    switch (choice) {
-    case 0:
-      greetings(data, size);
-      break;
-    case 1:
-      parseRankTable(text, "table");
-      break;
-    case 2:
-      if (data[0] & 1)
-        parseDevices(text.substr(1), "devices");
-      else
-        parseVisible(text.substr(1), "V");
-      break;
-    case 3:
-      memoryHead(data, size);
-      break;
-    default:
-      hostilePeer(data, size);
-    }
-  } catch (const Error &) {
-    // An error is a good end.
+std::vector<std::string> fuzz::seeds() {
+  std::vector<std::string> all;
+  for (char choice = 0; choice < 64; choice = char(choice + 1)) {
+    std::string seed(400, 0);
+    seed[0] = choice;
+    for (size_t i = 2; i < seed.size(); ++i)
+      seed[i] = char(i * 7 + size_t(choice));
+    all.push_back(seed);
   }
-  return 0;
+  return all;
 }
 
-#ifndef CONCORD_LIBFUZZER
-int main(int argc, char **argv) {
-  int count = argc > 1 ? std::atoi(argv[1]) : 100;
-  std::mt19937_64 generator(argc > 2 ? std::atoi(argv[2]) : 1);
-  for (int i = 0; i < count; ++i) {
-    std::vector<uint8_t> input(2 + generator() % 400);
-    for (uint8_t &byte : input)
-      byte = uint8_t(generator());
-    // Small and huge numbers are where the errors are.
-    for (unsigned n = generator() % 12; n; --n) {
-      static constexpr uint64_t kValues[] = {
-          0, 1, ~0ull, 1ull << 63, 4096, 1ull << 22, 512};
-      uint64_t value = kValues[generator() % std::size(kValues)];
-      size_t at = 4 + 8 * (generator() % 12);
-      if (at + 8 <= input.size())
-        std::memcpy(input.data() + at, &value, 8);
-    }
-    input[0] = uint8_t(i % 5);
-    LLVMFuzzerTestOneInput(input.data(), input.size());
-  }
-  std::printf("%d inputs\n", count);
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (size < 4)
+    return 0;
+  // A peer that says nothing is reported here thousands of times.
+  ::setenv("CONCORD_HANG_REPORT", "0", 1);
+  hostilePeer(data, size);
+  fuzz::accept();
   return 0;
 }
-#endif
