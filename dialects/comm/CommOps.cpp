@@ -64,8 +64,14 @@ LogicalResult DomainOp::verify() {
   llvm::SmallSet<int64_t, 16> seen;
   int64_t world = -1;
   if (auto module = (*this)->getParentOfType<ModuleOp>())
-    if (module->hasAttr("comm.world"))
+    if (module->hasAttr("comm.world")) {
+      // Passes make a value per rank.
+      constexpr int64_t kMostRanks = 1 << 20;
       world = getWorld(module);
+      if (world < 1 || world > kMostRanks)
+        return emitOpError()
+               << "comm.world is " << world << ", not 1 to " << kMostRanks;
+    }
   for (Attribute attr : getGroups()) {
     auto group = dyn_cast<DenseI64ArrayAttr>(attr);
     if (!group || group.empty())

@@ -422,7 +422,12 @@ LogicalResult Builder::program(func::FuncOp entry, StringRef name,
 }
 
 FailureOr<plan::Plan> Builder::run() {
-  result.world = comm::getWorld(module);
+  constexpr int64_t kMostRanks = 1 << 20; // that plan::parse takes
+  const int64_t world = comm::getWorld(module);
+  if (world < 1 || world > kMostRanks)
+    return module.emitError()
+           << "comm.world is " << world << ", not 1 to " << kMostRanks;
+  result.world = static_cast<uint32_t>(world);
   for (auto domain : module.getOps<comm::DomainOp>()) {
     domains[domain.getSymName()] = result.domains.size();
     plan::Domain entry;

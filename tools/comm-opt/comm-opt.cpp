@@ -320,6 +320,11 @@ LogicalResult writeOutput(ModuleOp module) {
         buildPlan(module, getPhase(module) >= Phase::Planned);
     if (failed(plan))
       return failure();
+    // Where nothing has verified the module, what is written may be what no
+    // reader takes.
+    plan::Plan back;
+    if (!plan::parse(plan::serialize(*plan), back, error))
+      return module.emitError("its plan is not valid: ") << error;
     error = writeFile(outputFile, plan::toJson(*plan) + "\n");
   } else if (emit == "hlo") {
     std::string text = exportHlo(module, error);

@@ -34,3 +34,17 @@ module attributes {comm.world = 2 : i64} {
   // expected-error @below {{rank 2 is outside the world of 2 ranks}}
   comm.domain @d groups([[0, 2]])
 }
+
+// -----
+
+module attributes {comm.world = 9223372036854775807 : i64} {
+  // expected-error @below {{comm.world is 9223372036854775807, not 1 to 1048576}}
+  comm.domain @d groups([[0, 1]])
+}
+
+// -----
+
+module attributes {comm.world = -1 : i64} {
+  // expected-error @below {{comm.world is -1, not 1 to 1048576}}
+  comm.domain @d groups([[0, 1]])
+}

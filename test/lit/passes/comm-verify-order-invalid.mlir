@@ -186,3 +186,12 @@ module attributes {comm.world = 3 : i64} {
     return
   }
 }
+
+// -----
+
+// expected-error @below {{comm.world is 9223372036854775807, not 1 to 1048576}}
+module attributes {comm.world = 9223372036854775807 : i64} {
+  func.func @main() {
+    return
+  }
+}
