@@ -128,6 +128,11 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
         entry.bytes = bytes;
         used += bytes;
       }
+      if (!entry.holds(bytes))
+        raise(CONCORD_ERROR_CORRUPT,
+              "the job's table of communicators is damaged: its entry %d lies "
+              "outside the memory for flags",
+              free);
       entry.size = uint32_t(comm->size);
       entry.released = 0;
       auto *header =
@@ -140,13 +145,23 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
     }
     CommEntry &entry = table[found];
     if (adopt && entry.size >= 1 && entry.size <= uint32_t(context.world) &&
-        entry.offset <= kCommAreaBytes - sizeof(CommHeader)) {
+        entry.holds(sizeof(CommHeader))) {
       auto *header =
           reinterpret_cast<CommHeader *>(segment.commArea() + entry.offset);
-      setMembers({header->ranks, header->ranks + entry.size});
+      std::vector<int32_t> members(header->ranks, header->ranks + entry.size);
+      uint64_t seen = 0;
+      for (int32_t rank : members) {
+        if (rank >= context.world || seen >> rank & 1)
+          raise(CONCORD_ERROR_CORRUPT,
+                "the members of communicator '%s' in the job's memory are "
+                "damaged: rank %d of %d, or twice",
+                comm->name.c_str(), rank, context.world);
+        seen |= uint64_t(1) << rank;
+      }
+      setMembers(std::move(members));
     }
     if (entry.size != uint32_t(comm->size) || entry.bytes != bytes ||
-        entry.offset > kCommAreaBytes - bytes)
+        !entry.holds(bytes))
       raise(CONCORD_ERROR_MISMATCH,
             "members disagree about the size of communicator '%s'",
             comm->name.c_str());
@@ -202,7 +217,8 @@ void concord::rt::dropComm(Comm *comm) {
     TableLock lock(context);
     CommEntry &entry = context.segment->comms()[comm->tableIndex];
     if (++entry.released >= entry.size) {
-      ::madvise(context.segment->commArea() + entry.offset, entry.bytes,
+      // Where the block was found, whatever the table says by now.
+      ::madvise(comm->block.header, CommBlock::bytes(comm->size),
                 MADV_REMOVE); // reads as zeros from now on
       entry.key = 0;
     }

@@ -103,6 +103,12 @@ struct CommEntry {
   uint64_t bytes;
   uint32_t size;
   uint32_t released;
+
+  /// A block of so many bytes lies in the area, where one can lie.
+  bool holds(uint64_t block) const {
+    return offset % alignof(CommHeader) == 0 && block <= kCommAreaBytes &&
+           offset <= kCommAreaBytes - block;
+  }
 };
 
 /// A mapping of a job's memory file. Shared by the contexts of one process that

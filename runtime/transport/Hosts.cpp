@@ -293,7 +293,7 @@ static CommHeader *findComm(const Segment &segment, uint64_t key) {
   CommEntry *table = segment.comms();
   for (unsigned i = 0; i < kMaxComms; ++i)
     if (std::atomic_ref(table[i].key).load(std::memory_order_acquire) == key &&
-        table[i].offset < kCommAreaBytes)
+        table[i].holds(sizeof(CommHeader)))
       return reinterpret_cast<CommHeader *>(segment.commArea() +
                                             table[i].offset);
   return nullptr;

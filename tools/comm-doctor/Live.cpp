@@ -84,7 +84,7 @@ Look lookAt(const Segment &segment) {
     if (entry.key == 0 || entry.size < 1 ||
         entry.size > uint32_t(segment.world()) ||
         entry.bytes != CommBlock::bytes(int(entry.size)) ||
-        entry.offset > kCommAreaBytes - entry.bytes)
+        !entry.holds(entry.bytes))
       continue;
     CommBlock block(segment.commArea() + entry.offset, int(entry.size));
     CommLook comm;

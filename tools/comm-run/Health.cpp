@@ -158,11 +158,20 @@ int judgeHealth(const Options &options, int64_t ranks, double small,
     before = json::parse(file, nullptr, false);
   int code = ExitOk;
   if (before.is_object()) {
-    if (before.value("ranks", int64_t(0)) != ranks)
+    auto number = [&](const char *key) {
+      auto found = before.find(key);
+      if (found == before.end() || !found->is_number())
+        throw Error(baseline.string() +
+                    ": is no baseline of comm-run --health: it has no number "
+                    "\"" +
+                    key + "\"");
+      return found->get<double>();
+    };
+    if (number("ranks") != double(ranks))
       throw Error(baseline.string() + ": is of another number of ranks");
     json report = json::object();
     auto compare = [&](const char *what, const char *key, double value) {
-      double was = before.value(key, 0.0);
+      double was = number(key);
       if (!(was > 0))
         throw Error(baseline.string() +
                     ": is no baseline of comm-run --health");

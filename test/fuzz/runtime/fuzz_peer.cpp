@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A peer that writes anything into its slots, mailboxes and the flags of a
-// communicator while this rank runs collectives with it. Every call must end in
-// a result or an error, in bounded time.
+// A peer that writes anything into its slots and mailboxes while this rank runs
+// collectives with it, or into the table of communicators while this rank makes
+// some. Every call must end in a result or an error, in bounded time.
 //
 //===----------------------------------------------------------------------===//
 
@@ -32,13 +32,23 @@ namespace {
   std::abort();
 }
 
-/// Rank 1 joins and then writes `data` where its peers read.
-void hostilePeer(const uint8_t *data, size_t size) {
-  concord_job *job;
-  if (concord_job_create(2, 1 << 22, &job) != CONCORD_OK)
-    wrong("job");
-  concord_context *contexts[2] = {};
-  auto join = [&](int rank) {
+/// A job of two ranks, both in this process.
+struct Pair {
+  Pair() {
+    if (concord_job_create(2, 1 << 22, &job) != CONCORD_OK)
+      wrong("job");
+    std::thread peer([&] { join(1); });
+    join(0);
+    peer.join();
+  }
+  ~Pair() {
+    for (int rank : {1, 0})
+      if (concord_context_finalize(contexts[rank]) != CONCORD_OK)
+        wrong("finalize");
+    if (concord_job_destroy(job) != CONCORD_OK)
+      wrong("destroy");
+  }
+  void join(int rank) {
     concord_context_config config{};
     config.struct_size = sizeof config;
     config.job = job;
@@ -46,10 +56,15 @@ void hostilePeer(const uint8_t *data, size_t size) {
     config.timeout_seconds = 0.02;
     if (concord_context_create(&config, &contexts[rank]) != CONCORD_OK)
       wrong("context");
-  };
-  std::thread peer(join, 1);
-  join(0);
-  peer.join();
+  }
+  concord_job *job = nullptr;
+  concord_context *contexts[2] = {};
+};
+
+/// Rank 1 writes `data` where its peer reads.
+void hostilePeer(const uint8_t *data, size_t size) {
+  Pair pair;
+  concord_context **contexts = pair.contexts;
   Comm &own = *contexts[0]->worldComm;
   Comm &theirs = *contexts[1]->worldComm;
   unsigned choice = data[0];
@@ -111,11 +126,49 @@ void hostilePeer(const uint8_t *data, size_t size) {
     concord_all_gather_v(&own, in, out, counts, f32, nullptr);
   }
   hostile.join();
-  for (int rank : {1, 0})
-    if (concord_context_finalize(contexts[rank]) != CONCORD_OK)
-      wrong("finalize");
-  if (concord_job_destroy(job) != CONCORD_OK)
-    wrong("destroy");
+}
+
+/// Rank 1 writes into the table of communicators; rank 0 makes some.
+void hostileTable(const uint8_t *data, size_t size) {
+  Pair pair;
+  concord_context *context = pair.contexts[0];
+  Comm &own = *context->worldComm;
+  Segment &segment = *context->segment;
+  const uint64_t block = CommBlock::bytes(2);
+  CommEntry entry{};
+  std::memcpy(&entry, data + 3, std::min(size - 3, sizeof entry));
+  if (data[1] & 4)
+    entry.offset = block * (1 + entry.offset % 8);
+  entry.bytes = data[1] & 8 ? entry.bytes : block;
+  switch (data[1] % 4) {
+  case 0:
+    entry.key = 0; // free, but not as it was
+    break;
+  case 1: // the one that rank 0 makes next, as if rank 1 had been first
+    entry.key = hashWords({own.key, own.splits + 1, 0, 3});
+    entry.size = 2;
+    if (entry.holds(block)) {
+      CommBlock made(segment.commArea() + entry.offset, 2);
+      std::memcpy(static_cast<void *>(made.header->ranks), data + 3, 2);
+    }
+    break;
+  case 2:
+    std::memcpy(&segment.header().commBytes, data + 3, 1);
+    break;
+  default:
+    break;
+  }
+  segment.comms()[1 + data[2] % 3] = entry;
+  const int32_t both[2] = {0, 1};
+  concord_comm *made = nullptr;
+  if (concord_comm_shrink(&own, nullptr, &made) == CONCORD_OK &&
+      concord_comm_destroy(made) != CONCORD_OK)
+    wrong("destroy a communicator");
+  for (uint32_t count : {1, 2})
+    if (concord_comm_create_group(context, both, count, nullptr, &made) ==
+            CONCORD_OK &&
+        concord_comm_destroy(made) != CONCORD_OK)
+      wrong("destroy a group");
 }
 
 } // namespace
@@ -128,6 +181,9 @@ std::vector<std::string> fuzz::seeds() {
     for (size_t i = 2; i < seed.size(); ++i)
       seed[i] = char(i * 7 + size_t(choice));
     all.push_back(seed);
+    seed[0] = char(choice | 0x80);
+    seed[1] = choice;
+    all.push_back(seed);
   }
   return all;
 }
@@ -137,7 +193,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     return 0;
   // A peer that says nothing is reported here thousands of times.
   ::setenv("CONCORD_HANG_REPORT", "0", 1);
-  hostilePeer(data, size);
+  if (data[0] & 128)
+    hostileTable(data, size);
+  else
+    hostilePeer(data, size);
   fuzz::accept();
   return 0;
 }

@@ -128,6 +128,9 @@ def test_health(comm_run, tmp_path):
     assert found["degraded"] and found["baseline"]["large_us"]["degraded"]
     baseline.write_text("[]")
     assert "no baseline" in comm_run("--health", "-n", 2, "--baseline", baseline, code=2).stderr
+    baseline.write_text(json.dumps(dict(stored, large_us="fast")))
+    assert 'it has no number "large_us"' in comm_run("--health", "-n", 2, "--baseline",
+                                                     baseline, code=2).stderr
     assert comm_run.left_behind() == []
 
 
