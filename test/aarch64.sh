@@ -22,8 +22,14 @@ echo "== building into build-aarch64/"
 cmake -G Ninja -B build-aarch64 -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake" \
   -DCMAKE_BUILD_TYPE=Release -DCONCORD_BUILD_TESTS=ON \
   -DCONCORD_ROOMS="runtime;kernels;analysis" > /dev/null
-ninja -C build-aarch64
+ninja -C build-aarch64 | awk 'NR % 50 == 1 || !/^\[/ { print; fflush() }'
 
 echo "== unit tests under qemu-aarch64"
 # The emulator is slow, and one process of a test may need a core of its own.
-ctest --test-dir build-aarch64 -j2 --output-on-failure --timeout 1800 ${1:+-R "$1"}
+report=$PWD/build-aarch64/aarch64.xml
+rm -f "$report"
+status=0
+ctest --test-dir build-aarch64 -j2 --output-on-failure --timeout 1800 \
+  --output-junit "$report" ${1:+-R "$1"} || status=1
+python3 test/run_tests.py --reports "aarch64=$report" || status=1
+exit $status
