@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "bufferize/Bufferize.h"
 #include "Passes.h"
 #include "comm/Comm.h"
 #include "common/PlanBuilder.h"
@@ -25,6 +26,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
+#include "mlir/IR/Iterators.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -38,20 +40,21 @@ using namespace concord;
 
 namespace {
 
-struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
-  using CommBufferizeBase::CommBufferizeBase;
+class Bufferizer {
+public:
+  explicit Bufferizer(ModuleOp module) : module(module) {}
+  LogicalResult run(bool &straight);
 
+private:
   /// `-> tensor` becomes a destination argument that the tensor is materialised
   /// in.
   void resultsToArguments(func::FuncOp function) {
     OpBuilder builder(function.getContext());
     auto ret = cast<func::ReturnOp>(function.getBody().front().getTerminator());
-    // At once: each change of one would copy the list of all.
     SmallVector<DictionaryAttr> argAttrs;
     for (unsigned i = 0; i < function.getNumArguments(); ++i) {
       NamedAttrList attrs(function.getArgAttrDict(i));
       attrs.set("comm.input", builder.getI64IntegerAttr(i));
-      attrs.set("bufferization.writable", builder.getBoolAttr(false));
       argAttrs.push_back(attrs.getDictionary(function.getContext()));
     }
     function.setAllArgAttrs(argAttrs);
@@ -82,7 +85,7 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
   /// One tensor.empty per user, a start and its wait counting as one. CSE makes
   /// one of all that have the same type, and the analysis would then weigh
   /// every write of the program against every other.
-  void splitEmpty(ModuleOp module) {
+  void splitEmpty() {
     SmallVector<tensor::EmptyOp> shared;
     module.walk([&](tensor::EmptyOp op) {
       bool carried = llvm::any_of(op->getUsers(), [](Operation *user) {
@@ -113,7 +116,7 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
   /// analysis weighs every write into such a tensor against every read of it,
   /// for each part anew. Nothing else ever sees the buffer, so there is nothing
   /// to find out; and producers that were given their place in it keep it.
-  void partsToBuffers(ModuleOp module) {
+  void partsToBuffers() {
     SmallVector<tensor::InsertSliceOp> ends;
     module.walk([&](tensor::InsertSliceOp op) {
       if (llvm::none_of(op->getUsers(), [&](Operation *user) {
@@ -213,6 +216,7 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
       views[place] = memref::SubViewOp::create(
           builder, part.getLoc(), buffer, part.getMixedOffsets(),
           part.getMixedSizes(), part.getMixedStrides());
+    partViews.insert_range(llvm::make_second_range(views));
     for (auto &[extract, place] : given) {
       builder.setInsertionPoint(extract);
       extract.getResult().replaceAllUsesWith(bufferization::ToTensorOp::create(
@@ -249,8 +253,8 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
   /// outs and leaves its start alone. The start follows where that destination
   /// is known before it; otherwise the wait goes back to what the start has.
   void rejoinStarts() {
-    DominanceInfo dominance(getOperation());
-    getOperation().walk([&](comm::WaitOp wait) {
+    DominanceInfo dominance(module);
+    module.walk([&](comm::WaitOp wait) {
       comm::StartOp start = wait.getStart();
       if (!start || !start.getInit() || start.getInit() == wait.getInit())
         return;
@@ -315,28 +319,36 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     }
   }
 
-  void runOnOperation() override {
-    ModuleOp module = getOperation();
+  /// Says to the analysis, or no longer, that inputs are not written. At once:
+  /// each change of one would copy the list of all.
+  void markInputs(bool marked) {
     for (func::FuncOp function : entryFunctions(module)) {
-      // A stage that only receives or only sends has no results, and inputs all
-      // the same.
-      if (!function.getNumResults() &&
-          (!function.getBody().hasOneBlock() ||
-           !llvm::any_of(function.getArgumentTypes(),
-                         llvm::IsaPred<RankedTensorType>)))
-        continue;
-      if (!function.getBody().hasOneBlock() ||
-          !llvm::all_of(function.getResultTypes(),
-                        llvm::IsaPred<RankedTensorType>)) {
-        function.emitError(
-            "is an entry function: it returns ranked tensors, from one "
-            "block");
-        return signalPassFailure();
+      OpBuilder builder(function.getContext());
+      SmallVector<DictionaryAttr> all;
+      for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+        NamedAttrList attrs(function.getArgAttrDict(i));
+        if (marked && attrs.get("comm.input"))
+          attrs.set("bufferization.writable", builder.getBoolAttr(false));
+        else
+          attrs.erase("bufferization.writable");
+        all.push_back(attrs.getDictionary(function.getContext()));
       }
-      resultsToArguments(function);
+      function.setAllArgAttrs(all);
     }
+  }
 
-    IRRewriter rewriter(&getContext());
+  /// Copies that in-place decisions left without effect, and what nothing uses.
+  void tidy() {
+    module.walk<WalkOrder::PostOrder, ReverseIterator>([](Operation *op) {
+      auto copy = dyn_cast<memref::CopyOp>(op);
+      if ((copy && copy.getSource() == copy.getTarget()) ||
+          isOpTriviallyDead(op))
+        op->erase();
+    });
+  }
+
+  LogicalResult bufferize(bool &straight) {
+    IRRewriter rewriter(module.getContext());
     bufferization::OneShotBufferizationOptions options;
     options.bufferizeFunctionBoundaries = true;
     options.setFunctionBoundaryTypeConversion(
@@ -345,23 +357,74 @@ struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
     // What a loop hands on in a new buffer is settled by comm-plan-workspace.
     options.allowReturnAllocsFromLoops = true;
     bufferization::BufferizationState state;
-    partsToBuffers(module);
-    splitEmpty(module);
+    partsToBuffers();
+    splitEmpty();
+    straight = bufferizesInPlace(module, options);
+    if (straight) {
+      writeToDestinations(module, partViews);
+      if (failed(bufferization::bufferizeModuleOp(module, options, state)))
+        return failure();
+      tidy();
+      return success();
+    }
+    markInputs(true);
     if (failed(bufferization::eliminateEmptyTensors(rewriter, module)))
-      return signalPassFailure();
+      return failure();
     rejoinStarts();
-    if (failed(
-            bufferization::runOneShotModuleBufferize(module, options, state)))
-      return signalPassFailure();
+    if (failed(bufferization::insertTensorCopies(module, options, state)))
+      return failure();
+    markInputs(false);
+    return bufferization::bufferizeModuleOp(module, options, state);
+  }
 
-    SmallVector<Operation *> pointerUsers;
-    module.walk([&](Operation *op) {
-      if (isa<comm::KernelOp, comm::CollectiveOpInterface>(op))
-        pointerUsers.push_back(op);
-    });
-    for (Operation *op : pointerUsers)
-      makeDense(op);
+  ModuleOp module;
+  llvm::DenseSet<Value>
+      partViews; ///< of buffers that are put together of parts
+};
+
+LogicalResult Bufferizer::run(bool &straight) {
+  for (func::FuncOp function : entryFunctions(module)) {
+    // A stage that only receives or only sends has no results, and inputs all
+    // the same.
+    if (!function.getNumResults() &&
+        (!function.getBody().hasOneBlock() ||
+         !llvm::any_of(function.getArgumentTypes(),
+                       llvm::IsaPred<RankedTensorType>)))
+      continue;
+    if (!function.getBody().hasOneBlock() ||
+        !llvm::all_of(function.getResultTypes(),
+                      llvm::IsaPred<RankedTensorType>)) {
+      return function.emitError(
+          "is an entry function: it returns ranked tensors, from one "
+          "block");
+    }
+    resultsToArguments(function);
+  }
+
+  if (failed(bufferize(straight)))
+    return failure();
+
+  SmallVector<Operation *> pointerUsers;
+  module.walk([&](Operation *op) {
+    if (isa<comm::KernelOp, comm::CollectiveOpInterface>(op))
+      pointerUsers.push_back(op);
+  });
+  for (Operation *op : pointerUsers)
+    makeDense(op);
+  return success();
+}
+
+struct Bufferize : public concord::impl::CommBufferizeBase<Bufferize> {
+  using CommBufferizeBase::CommBufferizeBase;
+  void runOnOperation() override {
+    bool straight = false;
+    if (failed(bufferizeModule(getOperation(), straight)))
+      signalPassFailure();
   }
 };
 
 } // namespace
+
+LogicalResult concord::bufferizeModule(ModuleOp module, bool &straight) {
+  return Bufferizer(module).run(straight);
+}

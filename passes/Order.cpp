@@ -147,8 +147,9 @@ public:
         count(classes.count) {}
 
   /// Puts the operations of `block` and all inside in the order of least
-  /// predicted time. Only what is costed and in value form is moved.
-  void choose(Block &block);
+  /// predicted time. Only what is costed and in value form is moved. Returns
+  /// whether something was.
+  bool choose(Block &block);
   Path run(Block &block);
 
   SmallVector<int64_t> edges; ///< pairs of sites
@@ -289,26 +290,27 @@ std::vector<Chains::Task> Chains::tasksOf(Block &block) {
   return tasks;
 }
 
-void Chains::choose(Block &block) {
+bool Chains::choose(Block &block) {
+  bool moved = false;
   for (Operation &op : block)
     for (Region &region : op.getRegions())
       for (Block &inner : region)
-        choose(inner);
+        moved |= choose(inner);
   bool movable = false;
   for (Operation &op : block) {
     // Launches are grouped where they stand, and buffers have an order too.
     if (isa<comm::GroupOp>(op) ||
         llvm::any_of(op.getOperandTypes(), llvm::IsaPred<BaseMemRefType>))
-      return;
+      return moved;
     movable |= comm::isIssue(&op);
   }
   if (!movable || !count)
-    return;
+    return moved;
   std::vector<Task> tasks = tasksOf(block);
   edges.clear();
   // In a compiled program computations are issued in their order anyway.
   if (!costed)
-    return;
+    return moved;
   std::vector<order::ScheduleTask> problem;
   std::vector<uint32_t> given;
   for (auto [index, task] : llvm::enumerate(tasks)) {
@@ -326,7 +328,7 @@ void Chains::choose(Block &block) {
   }
   order::Schedule schedule = order::chooseOrder(problem);
   if (schedule.order == given)
-    return;
+    return moved;
   // Everything else keeps its order as far as the new one allows.
   std::vector<std::vector<uint32_t>> next(tasks.size());
   std::vector<uint32_t> waiting(tasks.size(), 0);
@@ -355,7 +357,7 @@ void Chains::choose(Block &block) {
   // A total order over several classes can close a cycle that one per class
   // does not: then the order stays.
   if (sorted.size() != tasks.size())
-    return;
+    return moved;
   for (uint32_t t : sorted)
     tasks[t].op->moveBefore(&block, block.end());
   explain(block.getParentOp(), block.getParentOp()->getLoc(), "comm-order",
@@ -363,6 +365,7 @@ void Chains::choose(Block &block) {
           "picoseconds=" + Twine(schedule.picoseconds) +
               " before_picoseconds=" + Twine(schedule.programOrder) +
               " optimal=" + Twine(schedule.optimal));
+  return true;
 }
 
 Path Chains::run(Block &block) {
@@ -669,17 +672,23 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     return true;
   }
 
-  void setLanes(ArrayRef<func::FuncOp> entries, const Classes &classes) {
+  /// Returns whether a lane changed.
+  bool setLanes(ArrayRef<func::FuncOp> entries, const Classes &classes) {
+    bool changed = false;
     for (func::FuncOp function : entries)
       for (comm::CollectiveOpInterface issue : issuesOf(function)) {
         int64_t lane =
             classes.lanes.lookup(issue.getCollectiveDomain().getValue());
+        if (issue.getLane() == lane)
+          continue;
+        changed = true;
         if (lane)
           issue->setAttr("lane",
                          Builder(&getContext()).getI64IntegerAttr(lane));
         else
           issue->removeAttr("lane");
       }
+    return changed;
   }
 
   FailureOr<order::Certificate> certify(plan::Plan &plan) {
@@ -711,22 +720,25 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     if (failed(certificate))
       return signalPassFailure();
     Classes classes(*certificate, plan);
-    setLanes(entries, classes);
+    bool changed = setLanes(entries, classes);
     // HLO text names control predecessors that stand above: a module that goes
     // back to text keeps the text's order.
     if (entries.size() == 1) {
       Chains chains(classes, *model, priorities);
       if (!module->hasAttr("comm.hlo_source"))
         for (Block &block : entries.front().getBody())
-          chains.choose(block);
-    } else if (!certificate->valid && !severalIssuers(plan) &&
-               failed(agree(plan, entries))) {
-      return signalPassFailure();
+          changed |= chains.choose(block);
+    } else if (!certificate->valid && !severalIssuers(plan)) {
+      changed = true;
+      if (failed(agree(plan, entries)))
+        return signalPassFailure();
     }
-    number(entries);
-    certificate = certify(plan);
-    if (failed(certificate))
-      return signalPassFailure();
+    if (changed) {
+      number(entries);
+      certificate = certify(plan);
+      if (failed(certificate))
+        return signalPassFailure();
+    }
 
     std::vector<SmallVector<int64_t>> fewest;
     bool have = certificate->valid && !certificate->graph.forest() &&

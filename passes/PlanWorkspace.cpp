@@ -5,21 +5,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Lifetimes are intervals over the operations of the function. Offsets are
-// chosen by several rules, of which the best plan is kept: as memory would be
-// given out while the program runs, and largest first, each at the lowest place
-// that no buffer live at the same time occupies (the greedy-by-size rule of
-// Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
-// Inference", 2020).
+// Lifetimes are intervals over the operations of the function; where buffers
+// lie is chosen by analysis/memory.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Passes.h"
+#include "bufferize/Bufferize.h"
 #include "comm/Comm.h"
 #include "common/Explain.h"
 #include "common/Family.h"
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
+#include "concord/memory/Place.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -30,9 +28,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
-#include <algorithm>
 #include <map>
-#include <numeric>
 #include <vector>
 
 namespace concord {
@@ -45,10 +41,6 @@ using namespace concord;
 
 namespace {
 
-/// Pairs of buffers that are live together, up to which more than one rule is
-/// tried: a second or so.
-constexpr int64_t kMaxPairs = 100000000;
-
 struct Planned {
   memref::AllocOp op;
   Lifetime life;
@@ -60,216 +52,9 @@ int64_t alignUp(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;
 }
 
-/// Intervals of time by number; finds those that meet another one. A segment
-/// tree: what covers a node's whole span is kept there, and with every node all
-/// that begins or ends inside of it.
-class Timeline {
-public:
-  explicit Timeline(int64_t events) {
-    while (leaves < events)
-      leaves *= 2;
-    covering.resize(2 * leaves);
-    inside.resize(2 * leaves);
-  }
-  void insert(const Lifetime &life, size_t id) {
-    visit(life, 1, 0, leaves, [&](size_t node, bool whole) {
-      (whole ? covering : inside)[node].push_back(id);
-    });
-  }
-  /// Calls `found` for each interval that meets `life`, some more than once.
-  template <typename Found> void find(const Lifetime &life, Found found) const {
-    visit(life, 1, 0, leaves, [&](size_t node, bool whole) {
-      for (size_t id : covering[node])
-        found(id);
-      if (!whole)
-        return;
-      // All that lies below, too.
-      for (size_t id : inside[node])
-        found(id);
-    });
-  }
-
-private:
-  template <typename Act>
-  void visit(const Lifetime &life, size_t node, int64_t begin, int64_t end,
-             const Act &act) const {
-    if (life.last < begin || life.first >= end)
-      return;
-    bool whole = life.first <= begin && end - 1 <= life.last;
-    act(node, whole);
-    if (whole)
-      return;
-    int64_t middle = begin + (end - begin) / 2;
-    visit(life, 2 * node, begin, middle, act);
-    visit(life, 2 * node + 1, middle, end, act);
-  }
-
-  int64_t leaves = 1;
-  std::vector<std::vector<size_t>> covering, inside;
-};
-
-/// Gives each buffer, in that order, the lowest place that no buffer live at
-/// the same time occupies. Returns the size of the arena.
-int64_t placeInOrder(MutableArrayRef<Planned> buffers, ArrayRef<size_t> order,
-                     int64_t events) {
-  Timeline timeline(events);
-  std::vector<size_t> stamp(buffers.size(), SIZE_MAX);
-  SmallVector<std::pair<int64_t, int64_t>> taken;
-  int64_t size = 0;
-  for (size_t index : order) {
-    Planned &buffer = buffers[index];
-    taken.clear();
-    timeline.find(buffer.life, [&](size_t other) {
-      if (stamp[other] == index || !buffers[other].life.overlaps(buffer.life))
-        return;
-      stamp[other] = index;
-      taken.push_back({buffers[other].offset,
-                       buffers[other].offset + buffers[other].bytes});
-    });
-    llvm::sort(taken);
-    int64_t offset = 0;
-    for (auto [begin, end] : taken) {
-      if (offset + buffer.bytes <= begin)
-        break;
-      offset = std::max(offset, end);
-    }
-    buffer.offset = offset;
-    size = std::max(size, offset + buffer.bytes);
-    timeline.insert(buffer.life, index);
-  }
-  return size;
-}
-
-/// As memory is given out and taken back while the program runs: the smallest
-/// hole that fits, else the end. Linear in buffers times holes.
-int64_t placeInTime(MutableArrayRef<Planned> buffers) {
-  SmallVector<size_t> begins(buffers.size());
-  std::iota(begins.begin(), begins.end(), 0);
-  SmallVector<size_t> ends = begins;
-  llvm::stable_sort(begins, [&](size_t a, size_t b) {
-    return std::make_pair(buffers[a].life.first, -buffers[a].bytes) <
-           std::make_pair(buffers[b].life.first, -buffers[b].bytes);
-  });
-  llvm::stable_sort(ends, [&](size_t a, size_t b) {
-    return buffers[a].life.last < buffers[b].life.last;
-  });
-  std::map<int64_t, int64_t> holes = {{0, INT64_MAX}}; // begin -> end
-  int64_t size = 0;
-  size_t ended = 0;
-  for (size_t index : begins) {
-    Planned &buffer = buffers[index];
-    for (; ended < ends.size() &&
-           buffers[ends[ended]].life.last < buffer.life.first;
-         ++ended) {
-      Planned &old = buffers[ends[ended]];
-      if (!old.bytes)
-        continue;
-      int64_t begin = old.offset, end = old.offset + old.bytes;
-      auto next = holes.lower_bound(begin);
-      if (next != holes.end() && next->first == end) {
-        end = next->second;
-        next = holes.erase(next);
-      }
-      if (next != holes.begin()) {
-        auto previous = std::prev(next);
-        if (previous->second == begin) {
-          begin = previous->first;
-          holes.erase(previous);
-        }
-      }
-      holes[begin] = end;
-    }
-    if (!buffer.bytes) {
-      buffer.offset = 0;
-      continue;
-    }
-    auto best = holes.end();
-    for (auto hole = holes.begin(); hole != holes.end(); ++hole)
-      if (hole->second - hole->first >= buffer.bytes &&
-          (best == holes.end() ||
-           hole->second - hole->first < best->second - best->first))
-        best = hole;
-    int64_t begin = best->first, end = best->second;
-    holes.erase(best);
-    buffer.offset = begin;
-    if (begin + buffer.bytes < end)
-      holes[begin + buffer.bytes] = end;
-    size = std::max(size, begin + buffer.bytes);
-  }
-  return size;
-}
-
-/// The largest sum of sizes that are live at one operation.
-int64_t lowerBound(ArrayRef<Planned> buffers) {
-  std::map<int64_t, int64_t> change;
-  for (const Planned &buffer : buffers) {
-    change[buffer.life.first] += buffer.bytes;
-    change[buffer.life.last + 1] -= buffer.bytes;
-  }
-  int64_t live = 0, peak = 0;
-  for (auto &entry : change)
-    peak = std::max(peak, live += entry.second);
-  return peak;
-}
-
 struct PlanWorkspace
     : public concord::impl::CommPlanWorkspaceBase<PlanWorkspace> {
   using CommPlanWorkspaceBase::CommPlanWorkspaceBase;
-
-  /// The best of a few orders; stops where nothing better is possible.
-  int64_t place(MutableArrayRef<Planned> buffers, int64_t events,
-                StringRef &rule) {
-    int64_t bound = lowerBound(buffers);
-    int64_t best = placeInTime(buffers);
-    rule = "best-fit-in-time";
-    // How much the other orders would have to look at.
-    std::vector<int64_t> begun(events + 2), ended(events + 2);
-    for (const Planned &buffer : buffers) {
-      ++begun[buffer.life.first + 1];
-      ++ended[buffer.life.last + 1];
-    }
-    for (size_t i = 1; i < begun.size(); ++i) {
-      begun[i] += begun[i - 1];
-      ended[i] += ended[i - 1];
-    }
-    int64_t pairs = 0;
-    for (const Planned &buffer : buffers)
-      pairs += begun[buffer.life.last + 1] - ended[buffer.life.first];
-    if (best == bound || pairs > kMaxPairs)
-      return best;
-    SmallVector<int64_t> offsets;
-    for (const Planned &buffer : buffers)
-      offsets.push_back(buffer.offset);
-    auto attempt = [&](StringRef name, auto before) {
-      if (best == bound)
-        return;
-      SmallVector<size_t> order(buffers.size());
-      std::iota(order.begin(), order.end(), 0);
-      llvm::stable_sort(order, [&](size_t a, size_t b) {
-        return before(buffers[a], buffers[b]);
-      });
-      int64_t size = placeInOrder(buffers, order, events);
-      if (size >= best)
-        return;
-      best = size;
-      rule = name;
-      for (auto [offset, buffer] : llvm::zip(offsets, buffers))
-        offset = buffer.offset;
-    };
-    attempt("greedy-by-size", [](const Planned &a, const Planned &b) {
-      return a.bytes > b.bytes;
-    });
-    attempt("greedy-by-area", [](const Planned &a, const Planned &b) {
-      auto area = [](const Planned &p) {
-        return static_cast<double>(p.bytes) *
-               static_cast<double>(p.life.last - p.life.first + 1);
-      };
-      return area(a) > area(b);
-    });
-    for (auto [offset, buffer] : llvm::zip(offsets, buffers))
-      buffer.offset = offset;
-    return best;
-  }
 
   /// Opaque compute gets the scratch memory that it declares.
   void giveWorkspace(func::FuncOp function) {
@@ -399,9 +184,13 @@ struct PlanWorkspace
         buffer.bytes = alignUp(most.getInt(), align);
       buffers.push_back(buffer);
     }
-    StringRef rule;
-    int64_t size = place(buffers, lifetimes.events(), rule);
-    int64_t bound = lowerBound(buffers);
+    std::vector<memory::Buffer> intervals;
+    for (const Planned &buffer : buffers)
+      intervals.push_back({buffer.life.first, buffer.life.last, buffer.bytes});
+    memory::Placement placement = memory::place(intervals);
+    for (auto [buffer, offset] : llvm::zip(buffers, placement.offsets))
+      buffer.offset = offset;
+    int64_t size = placement.bytes, bound = placement.bound;
     OpBuilder builder(function.getContext());
     auto arenaType = MemRefType::get({size}, builder.getI8Type());
     (void)function.insertArgument(
@@ -411,10 +200,16 @@ struct PlanWorkspace
         function.getLoc());
     Value arena = function.getArgument(0);
     SmallVector<int64_t> offsets, sizes, first, last;
+    // One constant for all that lie at one place.
+    std::map<int64_t, Value> shifts;
+    builder.setInsertionPointToStart(&body);
+    for (Planned &buffer : buffers)
+      if (Value &shift = shifts[buffer.offset]; !shift)
+        shift = arith::ConstantIndexOp::create(builder, function.getLoc(),
+                                               buffer.offset);
     for (Planned &buffer : buffers) {
       builder.setInsertionPoint(buffer.op);
-      Value shift = arith::ConstantIndexOp::create(builder, buffer.op.getLoc(),
-                                                   buffer.offset);
+      Value shift = shifts[buffer.offset];
       Value view = memref::ViewOp::create(builder, buffer.op.getLoc(),
                                           buffer.op.getType(), arena, shift,
                                           ValueRange());
@@ -431,11 +226,14 @@ struct PlanWorkspace
     comm::ArenaOp::create(builder, function.getLoc(), function.getSymName(),
                           size, align, bound, offsets, sizes, first, last);
     arenaBytes += size;
-    explain(function, function.getLoc(), "comm-plan-workspace", "place", rule,
+    explain(function, function.getLoc(), "comm-plan-workspace", "place",
+            placement.rule,
             "bytes=" + Twine(size) + " lower_bound_bytes=" + Twine(bound) +
                 " buffers=" + Twine(buffers.size()) +
-                " gap_bytes=" + Twine(size - bound) +
-                " gap_reason=" + (size == bound ? "none" : "fragmentation"));
+                " gap_bytes=" + Twine(size - bound) + " gap_reason=" +
+                (size == bound       ? "none"
+                 : placement.optimal ? "no-placement-is-smaller"
+                                     : "fragmentation"));
     return success();
   }
 
@@ -456,10 +254,12 @@ struct PlanWorkspace
             llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
       });
     if (tensors) {
+      bool straight = false;
+      if (failed(bufferizeModule(module, straight)))
+        return signalPassFailure();
       OpPassManager manager("builtin.module");
-      manager.addPass(createCommBufferize());
       manager.addPass(createCanonicalizerPass());
-      if (failed(runPipeline(manager, module)))
+      if (!straight && failed(runPipeline(manager, module)))
         return signalPassFailure();
     }
     auto isPlanned = [](func::FuncOp function) {

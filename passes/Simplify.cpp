@@ -313,7 +313,7 @@ struct Simplify : public concord::impl::CommSimplifyBase<Simplify> {
       return signalPassFailure();
     SimplifyOptions options;
     options.exact = exact;
-    int64_t rewritten = 0;
+    int64_t rewritten = 0, removed = 0;
     for (func::FuncOp function : entryFunctions(module)) {
       if (function.isExternal())
         continue;
@@ -322,7 +322,10 @@ struct Simplify : public concord::impl::CommSimplifyBase<Simplify> {
       numRemoved += simplifier.removed;
       numRewrites += simplifier.rewritten;
       rewritten += simplifier.rewritten;
+      removed += simplifier.removed;
     }
+    if (!rewritten && !removed)
+      markAllAnalysesPreserved();
     // The text that the module came from no longer says what it does.
     if (rewritten && module->hasAttr("comm.hlo_source"))
       module->setAttr("comm.hlo_rewritten", UnitAttr::get(&getContext()));

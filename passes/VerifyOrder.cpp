@@ -121,6 +121,7 @@ struct VerifyOrder : public concord::impl::CommVerifyOrderBase<VerifyOrder> {
   }
 
   void runOnOperation() override {
+    markAllAnalysesPreserved();
     ModuleOp module = getOperation();
     for (func::FuncOp function : entryFunctions(module))
       warn(function);

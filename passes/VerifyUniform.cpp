@@ -50,6 +50,7 @@ struct VerifyUniform
   }
 
   void runOnOperation() override {
+    markAllAnalysesPreserved();
     reach = Reach();
     bool ok = true;
     for (func::FuncOp function : entryFunctions(getOperation()))

@@ -147,6 +147,7 @@ struct VerifyWorkspace
   }
 
   void runOnOperation() override {
+    markAllAnalysesPreserved();
     // Nothing has its place yet (common/Family.h); it is run again then.
     if (getOperation()->hasAttr(kSizesPending))
       return;

@@ -29,6 +29,8 @@ constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr size_t kMostExact = 24;
 /// Shares of the effort: rules that compare all that is ready, exchanges.
 constexpr uint64_t kRuleShare = 4, kSearchShare = 2;
+/// Exchanges below which none is tried.
+constexpr uint64_t kFewestExchanges = 64;
 
 using Tasks = std::vector<ScheduleTask>;
 using Order = std::vector<uint32_t>;
@@ -51,6 +53,9 @@ public:
     for (uint32_t t = 0; t < tasks.size(); ++t)
       for (uint32_t before : tasks[t].after)
         successors[before].push_back(t);
+    firstNext.assign(tasks.size() + 1, 0);
+    for (uint32_t t = 0; t < tasks.size(); ++t)
+      firstNext[t + 1] = firstNext[t] + size_t(std::popcount(tasks[t].blocks));
     // Longest path from the start of a task to the end of all.
     tail.assign(tasks.size(), 0);
     for (uint32_t t = uint32_t(tasks.size()); t-- > 0;) {
@@ -78,6 +83,12 @@ private:
   std::vector<std::vector<uint32_t>> successors;
   std::vector<int64_t> tail;
 
+  // Of time(), kept from call to call.
+  std::vector<uint32_t> waiting;
+  std::vector<int64_t> start;
+  std::vector<size_t> firstNext; ///< into `next`: as many as a task has blocks
+  Order next, ready;
+
   Order best;
   int64_t bestMakespan = kNever, bestTardiness = 0;
   bool optimal = false;
@@ -96,22 +107,25 @@ void Chooser::time(const Order &order, Times &times) {
   times.end.assign(n, 0);
   times.because.assign(n, ~0u);
   times.makespan = 0;
-  std::vector<uint32_t> waiting(n, 0);
+  waiting.assign(n, 0);
+  start.assign(n, 0);
+  ready.clear();
   // The next task on each machine of a task: at most one edge per block.
-  std::vector<std::vector<uint32_t>> next(n);
+  next.assign(firstNext[n], ~0u);
   std::array<uint32_t, 64> last;
   last.fill(~0u);
   for (uint32_t t : order)
     for (uint64_t rest = tasks[t].blocks; rest; rest &= rest - 1) {
       uint32_t &before = last[size_t(std::countr_zero(rest))];
-      if (before != ~0u && (next[before].empty() || next[before].back() != t)) {
-        next[before].push_back(t);
-        ++waiting[t];
+      if (before != ~0u) {
+        size_t at = firstNext[before];
+        while (next[at] != ~0u && next[at] != t)
+          ++at;
+        waiting[t] += next[at] != t;
+        next[at] = t;
       }
       before = t;
     }
-  std::vector<int64_t> start(n, 0);
-  Order ready;
   for (uint32_t t = 0; t < n; ++t) {
     waiting[t] += uint32_t(tasks[t].after.size());
     if (!waiting[t])
@@ -135,8 +149,9 @@ void Chooser::time(const Order &order, Times &times) {
     };
     for (uint32_t follower : successors[t])
       release(follower);
-    for (uint32_t follower : next[t])
-      release(follower);
+    for (size_t at = firstNext[t]; at < firstNext[t + 1] && next[at] != ~0u;
+         ++at)
+      release(next[at]);
   }
   if (seen != n)
     times.makespan = kNever; // the order contradicts the dependences
@@ -267,6 +282,9 @@ Order Chooser::tailRule() const {
 /// Moves neighbours on the critical path past each other while that helps.
 void Chooser::exchange() {
   uint64_t budget = effort / kSearchShare / std::max<size_t>(1, tasks.size());
+  // A few of tens of thousands of pairs change nothing that counts.
+  if (budget < kFewestExchanges)
+    return;
   Times times, other;
   std::vector<size_t> place(tasks.size(), 0);
   while (budget > 0) {

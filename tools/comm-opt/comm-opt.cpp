@@ -303,6 +303,8 @@ LogicalResult writeMlir(ModuleOp module) {
   llvm::raw_string_ostream os(text);
   OpPrintingFlags flags;
   flags.enableDebugInfo(/*enable=*/toFile, /*prettyForm=*/false);
+  // By the parser or behind the last pass.
+  flags.assumeVerified();
   module.print(os, flags);
   os << "\n";
   std::string error = writeFile(outputFile, text);
