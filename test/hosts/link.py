@@ -64,8 +64,12 @@ class Link:
 
     def mpirun(self, ranks, command, timeout=300, **env):
         """The command on all ranks, half of them per host: standard output."""
-        done = self._netns("mpirun", LIBRARY, self.name, str(ranks), *map(str, command),
-                           timeout=timeout, **env)
+        try:
+            done = self._netns("mpirun", LIBRARY, self.name, str(ranks),
+                               *map(str, command), timeout=timeout, **env)
+        except subprocess.TimeoutExpired as error:
+            raise LinkError(f"{' '.join(map(str, command))}\nnot done after {timeout} s"
+                            ) from error
         if done.returncode:
             raise LinkError(" ".join(map(str, command)) + "\n" + done.stdout[-1000:] +
                             done.stderr[-2000:])

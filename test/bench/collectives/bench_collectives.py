@@ -8,16 +8,18 @@ row (docs/comm-bench.md), measured in the same turns. A floor above it cannot be
 machine by any library.
 """
 
-import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-BENCH = ROOT / "build/bin/comm-bench"
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+from floors import Table, arguments, tool  # noqa: E402
+
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -27,18 +29,18 @@ class Runs:
     def __init__(self, number):
         self.number, self.done, self.began, self.failed = number, 0, time.monotonic(), False
 
-    def run(self, *arguments):
+    def run(self, *options):
         """Rows of one comm-bench run."""
         self.done += 1
         with tempfile.NamedTemporaryFile(suffix=".json") as out:
             print(f"\n== {self.done}/{self.number}, {time.monotonic() - self.began:.0f} s: "
-                  + " ".join(["comm-bench", *arguments]), flush=True)
-            code = subprocess.run([str(BENCH), *arguments, "-J", out.name],
+                  + " ".join(["comm-bench", *options]), flush=True)
+            code = subprocess.run([tool("comm-bench"), *options, "-J", out.name],
                                   check=False).returncode
             text = pathlib.Path(out.name).read_text()
             if not text:
                 sys.exit(f"bench collectives: comm-bench ended with {code}")
-            self.failed |= code not in (0, 1) or (code == 1 and "--flood" not in arguments)
+            self.failed |= code not in (0, 1) or (code == 1 and "--flood" not in options)
             return json.loads(text)["rows"]
 
 
@@ -63,19 +65,19 @@ def text(size):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./run bench collectives")
-    parser.add_argument("-J", "--json")
-    parser.add_argument("--quick", action="store_true", help="every eighth size")
-    options = parser.parse_args()
+    options = arguments(__doc__).parse_args()
     step = ["-f", "8" if options.quick else "2"]
     coarse = ["-f", "8" if options.quick else "4", "--rounds", "5"]
     peers = ["--peer", "openmpi,mpich,gloo"]
-    results = []
+    table = Table()
 
     def floor(name, value, limit, where, unit="ratio", reach=None):
-        good = value <= limit if unit == "us" else value >= limit
-        results.append({"name": name, "value": value, "unit": unit, "floor": limit, "ok": good,
-                        "bytes": where, "reach": reach})
+        note = f"at {text(where)}"
+        if reach:
+            note += f"; the memory allows {reach:.1f}"
+            note += ", less than the floor" if reach < limit else ""
+        table.add(name, value, unit, limit, at_most=unit == "us", note=note, bytes=where,
+                  reach=reach)
 
     def ratios(name, rows, floors):
         for first, last, limit in floors:
@@ -86,14 +88,14 @@ def main():
 
     moves = [(8, 8, 1.2), (4 * KIB, MIB, 2), (MIB + 1, 64 * MIB, 1.5)]
     reduces = [(8, 8, 1.2), (512, 512, 2), (4 * KIB, 8 * MIB, 4), (8 * MIB + 1, 64 * MIB, 3)]
-    table = {
+    limits = {
         "all_reduce": reduces,
         "reduce_scatter": [(8, 8, 1.2), (4 * KIB, 128 * KIB - 1, 3),
                            (128 * KIB, 64 * MIB, 10)],
         "all_gather": moves, "all_to_all": moves, "broadcast": moves,
     }
-    runs = Runs(2 * len(table) + 6)
-    for op, floors in table.items():
+    runs = Runs(2 * len(limits) + 6)
+    for op, floors in limits.items():
         rows = runs.run(op, "-n", "2", "-b", "8", "-e", "64M", *step, *peers)
         ratios(f"{op} p=2", rows, floors)
         eff, where = min((row["eff"], row["bytes"]) for row in rows
@@ -117,20 +119,7 @@ def main():
     floor("1 KiB at high priority, p99 under 64 MiB at low", flood["p99_us"],
           flood["limit_us"], 1024, "us")
 
-    print()
-    for result in results:
-        sign = "<=" if result["unit"] == "us" else ">="
-        reach = result["reach"]
-        print(f"{'ok  ' if result['ok'] else 'MISS'} {result['name']}: "
-              f"{result['value']:.2f} {sign} {result['floor']:.2f} {result['unit']} "
-              f"(at {text(result['bytes'])}"
-              + (f"; the memory allows {reach:.1f}" if reach else "")
-              + (", less than the floor)" if reach and reach < result["floor"] else ")"))
-    missed = sum(not result["ok"] for result in results)
-    print(f"{len(results)} floors, {missed} missed, {time.monotonic() - runs.began:.0f} s")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({"rows": results}, indent=1) + "\n")
-    return 1 if runs.failed or missed else 0
+    return table.finish(options) or int(runs.failed)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ Prints a table and a line per floor; exit 1 when a floor is missed. --quick
 takes fewer steps and says that its figures do not count.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -28,10 +27,11 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-sys.path.insert(0, os.path.join(ROOT, "demo"))
+sys.path[:0] = [os.path.join(ROOT, "demo"), os.path.join(ROOT, "test", "bench")]
 
 import minilm  # noqa: E402
 from artefact import weight_bytes  # noqa: E402
+from floors import Table, arguments  # noqa: E402
 from tools import (Failed, call_alone, compile_model, run_program,  # noqa: E402
                    step_seconds, tool)
 
@@ -173,42 +173,6 @@ def rank_memory(program, files, json_path, steps):
 # The benchmark ----------------------------------------------------------------------
 
 
-class Rows:
-    def __init__(self):
-        self.rows = []
-
-    def add(self, name, value, unit, floor=None, at_most=True):
-        """floor: a bound that the value must keep; None for information."""
-        ok = True
-        if floor is not None:
-            ok = value is not None and (value <= floor if at_most
-                                        else value >= floor)
-        self.rows.append({"name": name, "value": value, "unit": unit,
-                          "floor": floor, "ok": ok, "at_most": at_most})
-
-    def show(self):
-        def number(v):
-            return "not measured" if v is None else f"{v:.3f}"
-
-        for row in self.rows:
-            print(f"  {row['name']:44} {number(row['value']):>12} "
-                  f"{row['unit']}")
-        print()
-        for row in self.rows:
-            if row["floor"] is not None:
-                sign = "<=" if row["at_most"] else ">="
-                print(f"{'ok  ' if row['ok'] else 'MISS'} {row['name']}: "
-                      f"{number(row['value'])} {row['unit']} {sign} "
-                      f"{row['floor']:.3f}")
-
-    def write(self, path):
-        keep = ("name", "value", "unit", "floor", "ok")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"rows": [{k: r[k] for k in keep} for r in self.rows]},
-                      file, indent=1)
-            file.write("\n")
-
-
 def bench_inputs(batch):
     """Full-length rows: no engine can gain from padding."""
     random = np.random.RandomState(7)
@@ -312,16 +276,13 @@ def main():
     if sys.argv[1:2] == ["--worker"]:
         worker(sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])
         return 0
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-J", "--json")
-    parser.add_argument("--quick", action="store_true")
+    parser = arguments(__doc__)
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--build-dir",
                         default=os.path.join(ROOT, "build", "demo"))
     options = parser.parse_args()
     alternations, steps = (2, 10) if options.quick else (5, 100)
-    rows = Rows()
+    rows = Table()
     try:
         model, _ = minilm.build(options.build_dir)
         with tempfile.TemporaryDirectory(dir=options.build_dir) as folder:
@@ -333,12 +294,10 @@ def main():
         return 1
     print(f"\nall-MiniLM-L6-v2, {alternations} alternations of {steps} steps, "
           f"cores {cores()}; medians")
-    rows.show()
-    if options.quick:
-        print("--quick: too few steps for the figures to count")
-    if options.json:
-        rows.write(options.json)
-    return 0 if all(r["ok"] for r in rows.rows) else 1
+    for row in rows.rows:
+        value = "not measured" if row["value"] is None else f"{row['value']:.3f}"
+        print(f"  {row['name']:44} {value:>12} {row['unit']}")
+    return rows.finish(options)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ host has to send or receive at the rate that the shaper was given, and one messa
 latency (docs/comm-bench.md). Root only; leaves nothing behind.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -17,11 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NETNS = ROOT / "test/hosts/netns.sh"
-BENCH = ROOT / "build/bin/comm-bench"
+sys.path.insert(0, str(ROOT / "test/bench"))
+
+from floors import Table, arguments, tool  # noqa: E402
+
 RATE = "1gbit"
 KIB, MIB = 1 << 10, 1 << 20
 # Operation, floor of efficiency from 1 MiB, floor of the ratio to plain MPI from 64 KiB.
@@ -31,9 +32,7 @@ FLOORS = [("all_reduce", 0.8, 1), ("reduce_scatter", 0.8, 1), ("all_gather", 0.8
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./run bench hosts")
-    parser.add_argument("-J", "--json")
-    parser.add_argument("--quick", action="store_true", help="two sizes, fewer turns")
+    parser = arguments(__doc__)
     parser.add_argument("--library", default="openmpi", choices=["openmpi", "mpich"])
     options = parser.parse_args()
     if os.geteuid() != 0:
@@ -44,8 +43,7 @@ def main():
               "mpich libmpich-dev", file=sys.stderr)
         return 2
     name = f"ccb{os.getpid() % 100000}"
-    results, failed = [], 0
-    began = time.monotonic()
+    table, failed = Table(), 0
     sizes = ["-b", "64K", "-e", "4M", "-f", "64" if options.quick else "8",
              "--rounds", "3" if options.quick else "5"]
     try:
@@ -53,7 +51,8 @@ def main():
         for op, efficiency, ratio in FLOORS:
             with tempfile.TemporaryDirectory(prefix="concord-bench-") as folder:
                 rows = pathlib.Path(folder) / "rows.json"
-                command = [NETNS, "mpirun", options.library, name, "4", BENCH, op, *sizes,
+                command = [NETNS, "mpirun", options.library, name, "4", tool("comm-bench"),
+                           op, *sizes,
                            "--peer", "mpi", "--link", RATE, "-J", rows]
                 code = subprocess.run(command, check=False).returncode
                 if code != 0 or not rows.exists():
@@ -61,26 +60,18 @@ def main():
                     failed += 1
                     continue
                 rows = json.loads(rows.read_text())["rows"]
-            least = min((row["eff"], row["bytes"]) for row in rows if row["bytes"] >= MIB)
-            results.append((f"{op}, efficiency of the link from 1 MiB", *least, efficiency,
-                            "efficiency"))
-            least = min((row["peers"][options.library]["ratio"], row["bytes"])
-                        for row in rows)
-            results.append((f"{op}, plain {options.library} / Concord, least", *least, ratio,
-                            "ratio"))
+            for what, floor, unit, found in (
+                    ("efficiency of the link from 1 MiB", efficiency, "efficiency",
+                     [(row["eff"], row["bytes"]) for row in rows if row["bytes"] >= MIB]),
+                    (f"plain {options.library} / Concord, least", ratio, "ratio",
+                     [(row["peers"][options.library]["ratio"], row["bytes"])
+                      for row in rows])):
+                value, where = min(found)
+                table.add(f"{op}, {what}", value, unit, floor, at_most=False,
+                          note=f"at {where // KIB} KiB", bytes=where)
     finally:
         subprocess.run([NETNS, "down", name], check=False)
-    print()
-    for what, value, where, floor, unit in results:
-        print(f"{'ok  ' if value >= floor else 'MISS'} {what}: {value:.2f} >= {floor:.2f} "
-              f"{unit} (at {where // KIB} KiB)")
-    missed = sum(value < floor for _, value, _, floor, _ in results)
-    print(f"{len(results)} floors, {missed} missed, {time.monotonic() - began:.0f} s")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps({"rows": [
-            {"name": what, "value": value, "unit": unit, "floor": floor, "ok": value >= floor,
-             "bytes": where} for what, value, where, floor, unit in results]}, indent=1) + "\n")
-    return 1 if failed or missed else 0
+    return table.finish(options) or int(failed > 0)
 
 
 if __name__ == "__main__":

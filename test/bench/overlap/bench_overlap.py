@@ -27,36 +27,21 @@ optimised (1.02).
 count. Needs root and Open MPI; without them it says so and measures nothing.
 """
 
-import argparse
 import json
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-BIN = os.environ.get("CONCORD_BIN", os.path.join(ROOT, "build", "bin"))
-sys.path.insert(0, os.path.join(ROOT, "test", "hosts"))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "hosts")]
 
+from floors import ROOT, Failed, Table, arguments, call, tool  # noqa: E402
 from link import Link, LinkError, unavailable  # noqa: E402
 
 RATE, BYTES_PER_SECOND = "1gbit", 125e6
 LAYERS, HIDDEN, HEADS, BATCH, SEQUENCE = 12, 768, 12, 8, 64
-
-
-class Failed(Exception):
-    pass
-
-
-def call(command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
-                          timeout=300, check=False)
-    if done.returncode:
-        raise Failed(" ".join(map(str, command)) + "\n" + done.stderr[-2000:])
-    return done
 
 
 def write_topology(folder):
@@ -78,7 +63,7 @@ class Program:
 
     def __init__(self, source, folder, name, pipeline, *options):
         self.path = os.path.join(folder, name + ".so")
-        said = call([os.path.join(BIN, "comm-opt"), source, *options,
+        said = call([tool("comm-opt"), source, *options,
                      f"--comm-pipeline={pipeline} to=lowered", "--explain",
                      "--emit=so", "-o", self.path]).stderr
         held = re.findall(r"comm-overlap memory .* bytes_before=(\d+) bytes_after=(\d+) "
@@ -89,41 +74,17 @@ class Program:
             r"comm-plan-workspace place .*? bytes=(\d+)", said))
 
 
-class Table:
-    def __init__(self):
-        self.rows = []
-
-    def add(self, name, value, unit, floor=None, at_most=True):
-        ok = floor is None or (value <= floor if at_most else value >= floor)
-        self.rows.append({"name": name, "value": value, "unit": unit, "floor": floor,
-                          "ok": ok, "at_most": at_most})
-
+class OverlapTable(Table):
     def memory(self, name, program):
         """What the schedule holds, and what was planned for it, over the limit."""
         self.add(f"{name}_memory_over_limit",
                  max(program.after, program.arena) / program.limit, "x", 1.0)
 
-    def show(self):
-        print()
-        for row in self.rows:
-            if row["floor"] is not None:
-                sign = "<=" if row["at_most"] else ">="
-                print(f"{'ok  ' if row['ok'] else 'MISS'} {row['name']}: "
-                      f"{row['value']:.3f} {row['unit']} {sign} {row['floor']:.3g}")
-
-    def write(self, path):
-        keep = ("name", "value", "unit", "floor", "ok")
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"rows": [{k: r[k] for k in keep} for r in self.rows]}, file,
-                      indent=1)
-            file.write("\n")
-
-
 def run(link, programs, rounds, seconds):
     """Of each: microseconds of a step, the least of all turns, and the largest
     difference to the first."""
     report = json.loads(link.mpirun(
-        2, [os.path.join(BIN, "bench_fuse"), 2, rounds, seconds, 1 << 20,
+        2, [tool("bench_fuse"), 2, rounds, seconds, 1 << 20,
             *(program.path for program in programs.values())], BENCH_CORES="0,1"))
     times, least, differences = {}, {}, {}
     for name, one in zip(programs, report["programs"]):
@@ -291,7 +252,7 @@ def bench_gpt(table, folder, link, rounds, seconds):
           "--inner", 4 * HIDDEN, "--vocab", 2048, "--positions", SEQUENCE, "--external"])
     sizes = ["--tp=2", f"--dim=batch={BATCH}", f"--dim=seq={SEQUENCE}"]
     apart = os.path.join(folder, "decomposed.mlir")
-    call([os.path.join(BIN, "comm-opt"), model, *sizes,
+    call([tool("comm-opt"), model, *sizes,
           "--comm-pipeline=opt=0 to=decomposed", "-o", apart])
     with open(apart, encoding="utf-8") as file:
         text = with_copies(file.read())
@@ -325,34 +286,24 @@ def bench_gpt(table, folder, link, rounds, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-J", "--json")
+    parser = arguments(__doc__)
     parser.add_argument("--only", choices=["training", "gpt"])
-    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     missing = unavailable()
     if missing:
         print(f"bench overlap: skipped: {missing}")
         return 0
     rounds, seconds = (2, 0.1) if options.quick else (5, 2)
-    table = Table()
+    table = OverlapTable()
     try:
         for name, part in (("training", bench_training), ("gpt", bench_gpt)):
             if options.only in (None, name):
                 with tempfile.TemporaryDirectory() as folder, Link(RATE) as link:
                     part(table, folder, link, rounds, seconds)
-    except (Failed, LinkError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+    except (Failed, LinkError, OSError, ValueError) as error:
         print(f"bench overlap: {error}")
         return 1
-    table.show()
-    if options.only:
-        print("--only: a part of the rows")
-    if options.quick:
-        print("--quick: too few steps for the figures to count")
-    if options.json:
-        table.write(options.json)
-    return 0 if all(row["ok"] for row in table.rows) else 1
+    return table.finish(options)
 
 
 if __name__ == "__main__":

@@ -21,21 +21,19 @@ times mlir-opt's; twice the layers in at most 2.4 times the time; an arena at mo
 its figures do not count.
 """
 
-import argparse
-import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 
 import onnx
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-BIN = os.environ.get("CONCORD_BIN", os.path.join(ROOT, "build", "bin"))
+sys.path.insert(0, os.path.join(HERE, ".."))
+
+from floors import BIN, MIB, ROOT, Failed, Table, arguments, call, tool  # noqa: E402
+
 MODELS = os.path.join(ROOT, "test", "models")
 PASSES = ["--comm-simplify", "--comm-bucket", "--comm-overlap", "--comm-order",
           "--comm-verify-order", "--comm-plan-workspace",
@@ -44,24 +42,17 @@ PASSES = ["--comm-simplify", "--comm-bucket", "--comm-overlap", "--comm-order",
 DIMS = {"batch": 1, "seq": 8, "past": 4}
 
 
-class Failed(Exception):
-    pass
-
-
-def call(command, limit=600):
-    """(seconds of the command and its children on a core, standard error)"""
+def timed(command):
+    """(seconds of the command and its children on a core, all that it said)"""
     begin = os.times()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=limit,
-                          check=False)
-    if done.returncode:
-        raise Failed(" ".join(map(str, command)) + "\n" + done.stderr[-2000:])
+    done = call(command)
     end = os.times()
     return (end.children_user + end.children_system - begin.children_user
             - begin.children_system), done.stdout + done.stderr
 
 
-def opt(*arguments):
-    return [os.path.join(BIN, "comm-opt"), *arguments]
+def opt(*options):
+    return [tool("comm-opt"), *options]
 
 
 def mlir_opt(path):
@@ -121,28 +112,11 @@ def synthetic(operations):
     return "\n".join(lines)
 
 
-class Table:
-    def __init__(self):
-        self.rows = []
-
+class PipelineTable(Table):
     def add(self, name, value, unit, floor=None, quiet=False):
-        self.rows.append({"name": name, "value": value, "unit": unit,
-                          "floor": floor,
-                          "ok": floor is None or value <= floor})
+        super().add(name, value, unit, floor)
         if not quiet:
             print(f"  {name:40} {value:12.3f} {unit}", flush=True)
-
-    def show(self):
-        print()
-        for row in self.rows:
-            if row["floor"] is not None:
-                print(f"{'ok  ' if row['ok'] else 'MISS'} {row['name']}: "
-                      f"{row['value']:.3f} {row['unit']} <= {row['floor']:.3f}")
-
-    def write(self, path):
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"rows": self.rows}, file, indent=1)
-            file.write("\n")
 
 
 def least(commands, turns):
@@ -150,7 +124,7 @@ def least(commands, turns):
     best = {}
     for _ in range(turns):
         for name, command in commands.items():
-            seconds, _ = call(command)
+            seconds, _ = timed(command)
             best[name] = min(best.get(name, seconds), seconds)
     return best
 
@@ -191,12 +165,12 @@ def bench_time(table, options, folder):
     table.add("twice_the_layers", best[layers[1]] / best[layers[0]], "x", 2.4)
 
 
-def arena(*arguments):
+def arena(*options):
     """(bytes, largest live set), summed over the programs of the module."""
-    _, text = call(opt(*arguments, "--comm-summary", "-o", "/dev/null"))
+    _, text = timed(opt(*options, "--comm-summary", "-o", "/dev/null"))
     found = re.findall(r"^arena: (\d+) bytes, lower bound (\d+)", text, re.M)
     if not found:
-        raise Failed("no arena in the summary of " + " ".join(arguments))
+        raise Failed("no arena in the summary of " + " ".join(options))
     return sum(int(a) for a, _ in found), sum(int(b) for _, b in found)
 
 
@@ -220,43 +194,33 @@ def bench_memory(table, options):
     for name, overlapped, given in cases:
         size, live = arena(*overlapped)
         plain, _ = arena(*given)
-        table.add(f"{name}_arena", size / 2 ** 20, "MiB", quiet=True)
+        table.add(f"{name}_arena", size / MIB, "MiB", quiet=True)
         table.add(f"{name}_arena_over_live", size / live, "x", 1.05, quiet=True)
         table.add(f"{name}_arena_over_unoverlapped", size / plain, "x", 1.10,
                   quiet=True)
-        print(f"  {name:40} arena {size / 2 ** 20:12.3f} MiB  over live "
+        print(f"  {name:40} arena {size / MIB:12.3f} MiB  over live "
               f"{size / live:6.3f} x  over unoverlapped {size / plain:6.3f} x",
               flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-J", "--json")
+    parser = arguments(__doc__)
     parser.add_argument("--hlo", help="a training step in HLO text")
     parser.add_argument("--only", choices=("time", "memory"))
-    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    table = Table()
-    begin = time.monotonic()
+    table = PipelineTable()
     try:
         with tempfile.TemporaryDirectory() as folder:
             if options.only != "memory":
                 bench_time(table, options, folder)
             if options.only != "time":
                 bench_memory(table, options)
-    except (Failed, OSError, ValueError, subprocess.TimeoutExpired) as error:
+    except (Failed, OSError, ValueError) as error:
         print(f"bench pipeline: {error}")
         return 1
-    table.show()
-    print(f"{time.monotonic() - begin:.0f} s")
     if not options.hlo:
         print("no --hlo: without the training step")
-    if options.quick:
-        print("--quick: too few turns for the figures to count")
-    if options.json:
-        table.write(options.json)
-    return 0 if all(r["ok"] for r in table.rows) else 1
+    return table.finish(options)
 
 
 if __name__ == "__main__":

@@ -22,38 +22,24 @@ miss both.
 --quick takes short turns, and says that its figures do not count.
 """
 
-import argparse
 import json
 import os
 import random
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-BIN = os.environ.get("CONCORD_BIN", os.path.join(ROOT, "build", "bin"))
-sys.path.insert(0, os.path.join(ROOT, "test", "hosts"))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "hosts")]
 
+from floors import (Failed, Table, arguments, call, kernel_workspace,  # noqa: E402
+                    tool)
 from link import Link, LinkError, unavailable  # noqa: E402
 
 RATE, BYTES_PER_SECOND = "1gbit", 125e6
 MEDIAN, WORST = 0.15, 0.30
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
-
-
-class Failed(Exception):
-    pass
-
-
-def call(command, timeout=300):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
-                          check=False)
-    if done.returncode:
-        raise Failed(" ".join(map(str, command)) + "\n" + done.stderr[-2000:])
-    return done.stdout
 
 
 # Programs ---------------------------------------------------------------------------
@@ -110,7 +96,7 @@ class Builder:
                 a = fresh(m * k)
                 inputs[k * n] = f"%x{k * n}"
                 text = f"gemm dtype=f32 k={k} m={m} n={n}"
-                scratch = workspace(text)
+                scratch = kernel_workspace(text)
                 body.append(
                     f"    %a{count} = tensor.expand_shape {a} [[0, 1]] output_shape "
                     f"[{m}, {k}] : tensor<{m * k}xf32> into tensor<{m}x{k}xf32>\n"
@@ -161,30 +147,6 @@ class Builder:
                 f"  func.func @main({args}) -> (tensor<{last[1]}xf32>) {{\n"
                 f"{''.join(body)}    return {last[0]} : tensor<{last[1]}xf32>\n"
                 "  }\n}\n")
-
-
-def workspace(text, cache={}):
-    """Scratch bytes of a kernel, by the kernels' own library."""
-    import ctypes
-    if text not in cache:
-        library = ctypes.CDLL(os.path.join(BIN, "..", "lib", "libconcord.so"))
-
-        class Info(ctypes.Structure):
-            _fields_ = [("struct_size", ctypes.c_uint32),
-                        ("num_inputs", ctypes.c_uint32),
-                        ("num_outputs", ctypes.c_uint32),
-                        ("packed_input", ctypes.c_uint32),
-                        ("workspace_bytes", ctypes.c_uint64),
-                        ("packed_weight_bytes", ctypes.c_uint64)]
-
-        info, handle = Info(struct_size=ctypes.sizeof(Info)), ctypes.c_void_p()
-        if library.concord_kernel_create(text.encode(), ctypes.byref(handle),
-                                         ctypes.byref(info)):
-            library.concord_kernel_last_error.restype = ctypes.c_char_p
-            raise Failed(library.concord_kernel_last_error().decode())
-        library.concord_kernel_destroy(handle)
-        cache[text] = info.workspace_bytes
-    return cache[text]
 
 
 def whole(ranks):
@@ -307,7 +269,7 @@ def linked_programs(per_host):
 def calibrate(ranks, folder, largest):
     """The calibration of one number of ranks, as comm-bench writes it."""
     path = os.path.join(folder, f"calibration{ranks}.json")
-    call([os.path.join(BIN, "comm-bench"), "--calibrate", path, "-n", str(ranks), "-b",
+    call([tool("comm-bench"), "--calibrate", path, "-n", str(ranks), "-b",
           "64", "-e", str(largest)], timeout=600)
     with open(path, encoding="utf-8") as file:
         return json.load(file)
@@ -335,7 +297,7 @@ def calibrate_link(link, ranks, folder, quick):
     curves, path = [], os.path.join(folder, "rows.json")
     for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
         try:
-            link.mpirun(ranks, [os.path.join(BIN, "comm-bench"), kind, "-n", ranks,
+            link.mpirun(ranks, [tool("comm-bench"), kind, "-n", ranks,
                                 "-b", "1K", "-e", "4M", "-f", "4", "--rounds",
                                 "3" if quick else "5", "-J", path],
                         **host_cores(ranks))
@@ -382,9 +344,9 @@ def predict(text, machine, folder, overlaps=False):
     source = os.path.join(folder, "predicted.mlir")
     with open(source, "w", encoding="utf-8") as file:
         file.write(text)
-    out = call([os.path.join(BIN, "comm-opt"), source,
+    out = call([tool("comm-opt"), source,
                 pipeline(machine, overlaps, "ordered"), "--simulate", "--topology",
-                machine])
+                machine]).stdout
     match = re.search(r"predicted step: ([0-9.]+) (s|ms|us):", out)
     if not match:
         raise Failed("no prediction in\n" + out)
@@ -401,26 +363,27 @@ def measure(program, machine, folder, rounds, seconds, link=None):
     target = os.path.join(folder, "measured.so")
     with open(source, "w", encoding="utf-8") as file:
         file.write(program.text())
-    call([os.path.join(BIN, "comm-opt"), source,
+    call([tool("comm-opt"), source,
           pipeline(machine, program.overlaps, "lowered"), "--emit=so", "-o", target])
-    command = [os.path.join(BIN, "bench_fuse"), str(program.ranks), str(rounds),
+    command = [tool("bench_fuse"), str(program.ranks), str(rounds),
                str(seconds), "65536", target]
     if link:
         report = json.loads(link.mpirun(program.ranks, command,
                                         **host_cores(program.ranks)))
     else:
-        report = json.loads(call(command))
+        report = json.loads(call(command).stdout)
     return statistics.median(report["programs"][0]["rounds"])
 
 
 class Part:
     """Programs of one part, predicted and measured one by one; then the control."""
 
-    def __init__(self, name, folder, rounds, seconds):
+    def __init__(self, table, name, folder, rounds, seconds):
+        self.table = table
         self.name, self.folder = name, folder
         self.rounds, self.seconds = rounds, seconds
         self.programs, self.machines = [], []
-        self.predicted, self.measured, self.rows = [], [], []
+        self.predicted, self.measured = [], []
 
     def add(self, program, machine, link=None):
         self.programs.append(program)
@@ -433,8 +396,7 @@ class Part:
         kind = "" if program.real else "  timed wait"
         print(f"  {program.name:30} predicted {predicted:9.1f} us  measured "
               f"{measured:9.1f} us  {predicted / measured - 1:+6.1%}{kind}", flush=True)
-        self.rows.append({"name": program.name, "value": predicted / measured - 1,
-                          "unit": "relative", "floor": None, "ok": True})
+        self.table.add(program.name, predicted / measured - 1, "relative")
 
     def finish(self):
         """The floors. The control has of each program the steps of another one of as
@@ -452,23 +414,17 @@ class Part:
             return [abs(p / m - 1) for p, m in zip(predictions, self.measured)]
 
         own, control = errors(self.predicted), errors(shuffled)
-        print()
         for name, value, floor, at_most in (
                 ("median_error", statistics.median(own), MEDIAN, True),
                 ("worst_error", max(own), WORST, True),
                 ("control_median_error", statistics.median(control), MEDIAN, False),
                 ("control_worst_error", max(control), WORST, False)):
-            ok = value <= floor if at_most else value > floor
-            print(f"{'ok  ' if ok else 'MISS'} {self.name}{name}: {value:.1%} "
-                  f"{'<=' if at_most else '>'} {floor:.0%}")
-            self.rows.append({"name": self.name + name, "value": value,
-                              "unit": "relative", "floor": floor, "ok": ok})
+            self.table.add(self.name + name, value, "relative", floor, at_most)
         print(f"{len(self.programs)} programs\n")
-        return self.rows
 
 
-def one_host(options, folder, rounds, seconds):
-    part = Part("", folder, rounds, seconds)
+def one_host(table, options, folder, rounds, seconds):
+    part = Part(table, "", folder, rounds, seconds)
     cores = len(os.sched_getaffinity(0))
     machine, calibrations, at = options.calibration, [], None
     for program in sorted(programs(options.ranks, cores), key=lambda p: p.ranks):
@@ -481,11 +437,11 @@ def one_host(options, folder, rounds, seconds):
             with open(machine, "w", encoding="utf-8") as file:
                 json.dump(merge(calibrations), file, indent=1)
         part.add(program, machine)
-    return part.finish()
+    part.finish()
 
 
-def two_hosts(options, folder, rounds, seconds):
-    part, curves = Part("linked_", folder, rounds, seconds), []
+def two_hosts(table, options, folder, rounds, seconds):
+    part, curves = Part(table, "linked_", folder, rounds, seconds), []
     calibrations = [calibrate(2, folder, 1 << 20)]
     if 4 in options.linked:
         calibrations.append(calibrate(4, folder, 1 << 20))
@@ -498,42 +454,33 @@ def two_hosts(options, folder, rounds, seconds):
             machine = write_topology(per_host, calibration, folder)
             for program in linked_programs(per_host):
                 part.add(program, machine, link)
-    return part.finish()
+    part.finish()
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("-J", "--json")
+    parser = arguments(__doc__)
     parser.add_argument("--ranks", type=int, nargs="*", default=[2, 4, 8])
     parser.add_argument("--linked", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--calibration",
                         help="figures that were measured before, instead of now")
-    parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     rounds, seconds = (3, 0.1) if options.quick else (9, 0.2)
-    rows = []
+    table = Table()
     try:
         with tempfile.TemporaryDirectory() as folder:
             if options.ranks:
                 print(f"one host, {len(os.sched_getaffinity(0))} cores")
-                rows += one_host(options, folder, rounds, seconds)
+                one_host(table, options, folder, rounds, seconds)
             missing = unavailable()
             if options.linked and missing:
                 print(f"two hosts: skipped: {missing}")
             elif options.linked:
                 print(f"two hosts, a core each, {RATE} between them")
-                rows += two_hosts(options, folder, rounds, seconds)
-    except (Failed, LinkError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+                two_hosts(table, options, folder, rounds, seconds)
+    except (Failed, LinkError, OSError, ValueError) as error:
         print(f"bench simulate: {error}")
         return 1
-    if options.quick:
-        print("--quick: too few steps for the figures to count")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"rows": rows}, file, indent=1)
-            file.write("\n")
-    return 0 if all(row["ok"] for row in rows) else 1
+    return table.finish(options)
 
 
 if __name__ == "__main__":
