@@ -12,14 +12,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Ranks.h"
+#include "FusedRanks.h"
 
-#include "concord/kernel.h"
-
-#include <chrono>
 #include <cmath>
-#include <cstring>
-#include <random>
 
 using namespace concord;
 using namespace concord::test;
@@ -33,113 +28,31 @@ struct Case {
   bool bias = false, weighed = false, outside = false;
   int products = 1;
 
+  DType type() const { return bf16 ? DType::BF16 : DType::F32; }
+  const char *name() const { return bf16 ? "bf16" : "f32"; }
   size_t size() const { return bf16 ? 2 : 4; }
-  const char *type() const { return bf16 ? "bf16" : "f32"; }
   std::string product() const {
     return std::string("\"gemm") + (bias ? " bias=row" : "") +
-           " dtype=" + type() + " k=" + std::to_string(k) +
+           " dtype=" + name() + " k=" + std::to_string(k) +
            " m=" + std::to_string(rows * members) + " n=" + std::to_string(n) +
            "\"";
   }
   std::string head(const char *name) const {
-    return std::string(name) + " dtype=" + type() +
+    return std::string(name) + " dtype=" + this->name() +
            " groups=" + std::to_string(groups) +
            " members=" + std::to_string(members) + " product=" + product();
   }
 };
 
 float valueOf(const Case &c, int operand, int rank, int run, uint64_t i) {
-  uint64_t hash = (uint64_t(operand) * 1000003 + uint64_t(rank) * 7919 +
-                   uint64_t(run) * 104729 + i) *
-                  0x9e3779b97f4a7c15;
-  float value = float(int(hash >> 40 & 0xffff) - 32768) / 32768;
-  if (!c.bf16)
-    return value;
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  bits &= 0xffff0000;
-  std::memcpy(&value, &bits, 4);
-  return value;
+  return test::valueOf(c.type(), operand, rank, i, run);
 }
 
-void store(const Case &c, char *at, uint64_t i, float value) {
-  if (c.bf16)
-    std::memcpy(at + i * 2, reinterpret_cast<char *>(&value) + 2, 2);
-  else
-    std::memcpy(at + i * 4, &value, 4);
+void fill(const Case &c, char *at, int operand, int rank, int run,
+          uint64_t count) {
+  for (uint64_t i = 0; i < count; ++i)
+    toBits(c.type(), valueOf(c, operand, rank, run, i), at + i * c.size());
 }
-
-float load(const Case &c, const char *at, uint64_t i) {
-  float value = 0;
-  if (c.bf16)
-    std::memcpy(reinterpret_cast<char *>(&value) + 2, at + i * 2, 2);
-  else
-    std::memcpy(&value, at + i * 4, 4);
-  return value;
-}
-
-/// Busy for up to some microseconds, so that ranks meet in every order.
-void delay(std::mt19937 &random) {
-  auto end = std::chrono::steady_clock::now() +
-             std::chrono::microseconds(random() % 8 == 0 ? random() % 300
-                                                         : random() % 10);
-  while (std::chrono::steady_clock::now() < end)
-    std::this_thread::yield();
-}
-
-class Runner {
-public:
-  Runner(Rank &rank, const Case &c, const std::string &text)
-      : rank(rank), c(c), random(unsigned(rank.rank) * 31 + unsigned(c.n)) {
-    info.struct_size = sizeof info;
-    fused.struct_size = sizeof fused;
-    EXPECT_EQ(concord_kernel_create(text.c_str(), &kernel, &info), 0)
-        << text << ": " << concord_kernel_last_error();
-    if (kernel) {
-      EXPECT_EQ(concord_kernel_fused(kernel, &fused), 0);
-    }
-    kept.reserve(16);
-  }
-  ~Runner() { concord_kernel_destroy(kernel); }
-
-  char *add(uint64_t count, bool heap = true) {
-    return addBytes(count * c.size(), heap);
-  }
-  char *addBytes(uint64_t bytes, bool heap) {
-    char *at;
-    if (heap && !c.outside) {
-      at = rank.heap<char>(bytes + 64);
-    } else {
-      kept.emplace_back(bytes + 64);
-      at = kept.back().data();
-      at += -reinterpret_cast<uintptr_t>(at) & 63;
-    }
-    buffers.push_back({at, 1, bytes, bytes});
-    return at;
-  }
-  void fill(char *at, int operand, int run, uint64_t count) {
-    for (uint64_t i = 0; i < count; ++i)
-      store(c, at, i, valueOf(c, operand, rank.rank, run, i));
-  }
-  void issue() {
-    if (info.workspace_bytes && buffers.size() == fused.num_operands)
-      addBytes(info.workspace_bytes, false);
-    delay(random);
-    ASSERT_OK(concord_fused(rank.world, kernel, buffers.data(),
-                            uint32_t(buffers.size())));
-  }
-
-  Rank &rank;
-  const Case &c;
-  concord_kernel *kernel = nullptr;
-  concord_kernel_info info{};
-  concord_fused_info fused{};
-  std::vector<concord_buffer> buffers;
-
-private:
-  std::vector<std::vector<char>> kept;
-  std::mt19937 random;
-};
 
 double tolerance(const Case &c, double want) {
   return (c.bf16 ? 8e-3 : 2e-6) *
@@ -153,20 +66,26 @@ void runDispatch(const Case &c, int runs) {
   SCOPED_TRACE(text);
   const int64_t all = c.rows * c.members;
   runRanks(c.members, [&](Rank &rank) {
-    Runner runner(rank, c, text);
+    FusedRank runner(rank, text, c.outside, unsigned(c.n));
+    auto add = [&](int64_t count) {
+      return runner.add(uint64_t(count) * c.size());
+    };
+    auto write = [&](char *at, int operand, int run, int64_t count) {
+      fill(c, at, operand, rank.rank, run, uint64_t(count));
+    };
     ASSERT_NE(runner.kernel, nullptr);
-    char *x = runner.add(uint64_t(all * c.k));
+    char *x = add(all * c.k);
     for (int i = 0; i < c.products; ++i) {
       const uint64_t count = uint64_t(c.groups * c.k * c.n);
-      runner.fill(runner.add(count), 10 + i, 0, count);
+      write(add(count), 10 + i, 0, count);
       if (c.bias)
-        runner.fill(runner.add(uint64_t(c.n)), 20 + i, 0, uint64_t(c.n));
+        write(add(uint64_t(c.n)), 20 + i, 0, uint64_t(c.n));
     }
     std::vector<char *> out;
     for (int i = 0; i < c.products; ++i)
-      out.push_back(runner.add(uint64_t(c.groups * all * c.n)));
+      out.push_back(add(uint64_t(c.groups * all * c.n)));
     for (int run = 0; run < runs; ++run) {
-      runner.fill(x, 0, run, uint64_t(all * c.k));
+      write(x, 0, run, uint64_t(all * c.k));
       for (char *y : out)
         std::memset(y, 0xff, size_t(c.groups * all * c.n) * c.size());
       runner.issue();
@@ -186,7 +105,8 @@ void runDispatch(const Case &c, int runs) {
                         double(valueOf(c, 10 + i, rank.rank, 0,
                                        uint64_t((g * c.k + p) * c.n + j)));
               ASSERT_NEAR(
-                  load(c, out[size_t(i)], uint64_t((g * all + r) * c.n + j)),
+                  fromBits(c.type(), out[size_t(i)] +
+                                         ((g * all + r) * c.n + j) * c.size()),
                   want, tolerance(c, want))
                   << "run " << run << " product " << i << " at " << g << ", "
                   << r << ", " << j;
@@ -201,20 +121,26 @@ void runCombine(const Case &c, int runs) {
   SCOPED_TRACE(text);
   const int64_t all = c.rows * c.members;
   runRanks(c.members, [&](Rank &rank) {
-    Runner runner(rank, c, text);
+    FusedRank runner(rank, text, c.outside, unsigned(c.n));
+    auto add = [&](int64_t count) {
+      return runner.add(uint64_t(count) * c.size());
+    };
+    auto write = [&](char *at, int operand, int run, int64_t count) {
+      fill(c, at, operand, rank.rank, run, uint64_t(count));
+    };
     ASSERT_NE(runner.kernel, nullptr);
     const uint64_t aCount = uint64_t(c.groups * all * c.k);
     const uint64_t bCount = uint64_t(c.groups * c.k * c.n);
-    char *a = runner.add(aCount);
-    runner.fill(runner.add(bCount), 10, 0, bCount);
+    char *a = add(aCount);
+    write(add(bCount), 10, 0, bCount);
     if (c.bias)
-      runner.fill(runner.add(uint64_t(c.n)), 20, 0, uint64_t(c.n));
-    char *factors = c.weighed ? runner.add(uint64_t(c.groups * all)) : nullptr;
-    char *y = runner.add(uint64_t(all * c.n));
+      write(add(uint64_t(c.n)), 20, 0, uint64_t(c.n));
+    char *factors = c.weighed ? add(uint64_t(c.groups * all)) : nullptr;
+    char *y = add(uint64_t(all * c.n));
     for (int run = 0; run < runs; ++run) {
-      runner.fill(a, 0, run, aCount);
+      write(a, 0, run, aCount);
       if (factors)
-        runner.fill(factors, 1, run, uint64_t(c.groups * all));
+        write(factors, 1, run, uint64_t(c.groups * all));
       std::memset(y, 0xff, size_t(all * c.n) * c.size());
       runner.issue();
       std::memset(a, 0xee, aCount * c.size());
@@ -235,7 +161,7 @@ void runCombine(const Case &c, int runs) {
                   double(valueOf(c, 1, member, run, uint64_t(g * all + row)));
             want += part;
           }
-          ASSERT_NEAR(load(c, y, uint64_t(r * c.n + j)), want,
+          ASSERT_NEAR(fromBits(c.type(), y + (r * c.n + j) * c.size()), want,
                       tolerance(c, want))
               << "run " << run << " at " << r << ", " << j;
         }

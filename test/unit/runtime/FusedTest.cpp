@@ -11,71 +11,15 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Ranks.h"
+#include "FusedRanks.h"
 
-#include "concord/kernel.h"
-
-#include <chrono>
 #include <cmath>
-#include <cstring>
 #include <mutex>
-#include <random>
 
 using namespace concord;
 using namespace concord::test;
 
 namespace {
-
-float fromBits(DType type, const char *at) {
-  if (type == DType::F32) {
-    float value;
-    std::memcpy(&value, at, 4);
-    return value;
-  }
-  if (type == DType::F64) {
-    double value;
-    std::memcpy(&value, at, 8);
-    return float(value);
-  }
-  if (type == DType::F16) {
-    _Float16 value;
-    std::memcpy(&value, at, 2);
-    return float(value);
-  }
-  uint16_t bits;
-  std::memcpy(&bits, at, 2);
-  uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
-void toBits(DType type, float value, char *at) {
-  if (type == DType::F32) {
-    std::memcpy(at, &value, 4);
-  } else if (type == DType::F64) {
-    double wide = value;
-    std::memcpy(at, &wide, 8);
-  } else if (type == DType::F16) {
-    _Float16 half = _Float16(value);
-    std::memcpy(at, &half, 2);
-  } else {
-    uint32_t bits;
-    std::memcpy(&bits, &value, 4);
-    uint16_t half = uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    std::memcpy(at, &half, 2);
-  }
-}
-
-/// Element i of an operand: the same value wherever it is asked for.
-float valueOf(DType type, int operand, int rank, uint64_t i) {
-  uint64_t hash = (uint64_t(operand) * 1000003 + uint64_t(rank) * 7919 + i) *
-                  0x9e3779b97f4a7c15;
-  float value = float(int(hash >> 40 & 0xffff) - 32768) / 32768;
-  char bits[8];
-  toBits(type, value, bits);
-  return fromBits(type, bits);
-}
 
 const char *nameOf(DType type) {
   return type == DType::F32   ? "f32"
@@ -110,31 +54,6 @@ struct Case {
            flag("residual", residual) + " rows=" + std::to_string(rows) +
            flag("scatter", scatter) + flag("sum", sum);
   }
-};
-
-/// Busy for up to some microseconds, so that ranks meet in every order.
-void delay(std::mt19937 &random) {
-  auto end = std::chrono::steady_clock::now() +
-             std::chrono::microseconds(random() % 8 == 0 ? random() % 300
-                                                         : random() % 10);
-  while (std::chrono::steady_clock::now() < end)
-    std::this_thread::yield();
-}
-
-struct Kernel {
-  concord_kernel *handle = nullptr;
-  concord_kernel_info info{};
-  concord_fused_info fused{};
-  explicit Kernel(const std::string &text) {
-    info.struct_size = sizeof info;
-    fused.struct_size = sizeof fused;
-    EXPECT_EQ(concord_kernel_create(text.c_str(), &handle, &info), 0)
-        << text << ": " << concord_kernel_last_error();
-    if (handle) {
-      EXPECT_EQ(concord_kernel_fused(handle, &fused), 0);
-    }
-  }
-  ~Kernel() { concord_kernel_destroy(handle); }
 };
 
 /// Tolerance relative to the size of what was added.
@@ -199,28 +118,12 @@ void runCase(const Case &c, int repeats) {
   std::mutex mutex;
   std::vector<std::vector<char>> results(size_t(c.members));
   runRanks(c.members, [&](Rank &rank) {
-    std::mt19937 random(unsigned(rank.rank) * 31 + unsigned(c.rows));
-    Kernel kernel(c.text());
-    ASSERT_NE(kernel.handle, nullptr);
+    FusedRank fused(rank, c.text(), c.outside, unsigned(c.rows));
+    ASSERT_NE(fused.kernel, nullptr);
     const size_t es = dtypeSize(c.type);
     const size_t own = size_t(c.scatter ? c.rows / c.members : c.rows);
-    std::vector<std::vector<char>> kept;
-    std::vector<concord_buffer> buffers;
-    auto add = [&](size_t bytes, bool heap) {
-      char *at;
-      if (heap && !c.outside) {
-        at = rank.heap<char>(bytes + 64);
-      } else {
-        kept.emplace_back(bytes + 64);
-        at = kept.back().data();
-        at += -reinterpret_cast<uintptr_t>(at) & 63;
-      }
-      buffers.push_back({at, 1, bytes, bytes});
-      return at;
-    };
-    kept.reserve(16);
     auto input = [&](int operand, int r, size_t count, size_t skip = 0) {
-      char *at = add(count * es, true);
+      char *at = fused.add(count * es);
       for (size_t i = 0; i < count; ++i)
         toBits(c.type, valueOf(c.type, operand, r, i + skip), at + i * es);
       return at;
@@ -231,9 +134,9 @@ void runCase(const Case &c, int repeats) {
       char *b = input(1, rank.rank, size_t(c.k) * cols);
       if (c.packed) {
         std::vector<char> weight(b, b + size_t(c.k) * cols * es);
-        buffers.pop_back();
-        char *packed = add(kernel.info.packed_weight_bytes, false);
-        ASSERT_EQ(concord_kernel_pack(kernel.handle, weight.data(), packed), 0);
+        fused.buffers.pop_back();
+        char *packed = fused.add(fused.info.packed_weight_bytes, false);
+        ASSERT_EQ(concord_kernel_pack(fused.kernel, weight.data(), packed), 0);
       }
     } else {
       input(0, rank.rank, rows * cols);
@@ -247,23 +150,19 @@ void runCase(const Case &c, int repeats) {
       input(4, 0, cols);
     if (c.beta)
       input(5, 0, cols);
-    char *y = add(own * cols * es, true);
-    char *sum = c.sum ? add(own * cols * es, true) : nullptr;
+    char *y = fused.add(own * cols * es);
+    char *sum = c.sum ? fused.add(own * cols * es) : nullptr;
     char *partial = c.k ? rank.heap<char>(rows * cols * es) : nullptr;
     if (c.k)
-      buffers.push_back({partial, 1, rows * cols * es, rows * cols * es});
-    ASSERT_EQ(buffers.size(), kernel.fused.num_operands);
-    if (kernel.info.workspace_bytes)
-      add(kernel.info.workspace_bytes, false);
+      fused.buffers.push_back({partial, 1, rows * cols * es, rows * cols * es});
+    ASSERT_EQ(fused.buffers.size(), fused.fused.num_operands);
     int32_t *other = rank.heap<int32_t>(4096);
     std::vector<char> first;
     for (int i = 0; i < repeats; ++i) {
       std::memset(y, 0xff, own * cols * es);
       if (sum)
         std::memset(sum, 0xff, own * cols * es);
-      delay(random);
-      ASSERT_OK(concord_fused(rank.world, kernel.handle, buffers.data(),
-                              uint32_t(buffers.size())));
+      fused.issue();
       std::vector<char> got(y, y + own * cols * es);
       if (sum)
         got.insert(got.end(), sum, sum + own * cols * es);
@@ -432,32 +331,19 @@ TEST(Fused, GatherFeedsTheProduct) {
                                " product=\"" + c.product(rows) + "\"";
       SCOPED_TRACE(text);
       runRanks(members, [&](Rank &rank) {
-        std::mt19937 random{unsigned(rank.rank) * 77u + unsigned(members)};
-        Kernel kernel(text);
-        ASSERT_NE(kernel.handle, nullptr);
+        FusedRank fused(rank, text, false, unsigned(members));
+        ASSERT_NE(fused.kernel, nullptr);
         const size_t es = dtypeSize(type);
-        char *a = rank.heap<char>(size_t(share * k) * es);
-        char *b = rank.heap<char>(size_t(k * n) * es);
-        char *out = rank.heap<char>(size_t(rows * n) * es);
+        char *a = fused.add(size_t(share * k) * es);
+        char *b = fused.add(size_t(k * n) * es);
+        char *out = fused.add(size_t(rows * n) * es);
         for (size_t i = 0; i < size_t(k * n); ++i)
           toBits(type, valueOf(type, 1, rank.rank, i), b + i * es);
-        std::vector<concord_buffer> buffers;
-        for (auto [at, count] : {std::pair(a, share * k), std::pair(b, k * n),
-                                 std::pair(out, rows * n)})
-          buffers.push_back({at, 1, size_t(count) * es, size_t(count) * es});
-        std::vector<char> workspace(kernel.info.workspace_bytes + 64);
-        char *scratch = workspace.data();
-        scratch += -reinterpret_cast<uintptr_t>(scratch) & 63;
-        if (kernel.info.workspace_bytes)
-          buffers.push_back({scratch, 1, kernel.info.workspace_bytes,
-                             kernel.info.workspace_bytes});
         for (int run = 0; run < 5; ++run) {
           // Written again in every run: a late reader would see it.
           for (size_t i = 0; i < size_t(share * k); ++i)
             toBits(type, valueOf(type, 10 + run, rank.rank, i), a + i * es);
-          delay(random);
-          ASSERT_OK(concord_fused(rank.world, kernel.handle, buffers.data(),
-                                  uint32_t(buffers.size())));
+          fused.issue();
           for (int64_t i = 0; i < rows; i += 5)
             for (int64_t j = 0; j < n; j += 7) {
               double want = 0;
@@ -479,14 +365,11 @@ TEST(Fused, DifferentKernelsAreNamed) {
   runRanks(2, [&](Rank &rank) {
     Case c;
     c.norm = rank.rank ? "rmsnorm" : "none";
-    Kernel kernel(c.text());
-    float *x = rank.heap<float>(512), *y = rank.heap<float>(512);
-    std::vector<char> scratch(kernel.info.workspace_bytes);
-    concord_buffer buffers[] = {
-        {x, 1, 2048, 2048},
-        {y, 1, 2048, 2048},
-        {scratch.data(), 1, scratch.size(), scratch.size()}};
-    EXPECT_EQ(concord_fused(rank.world, kernel.handle, buffers, 3),
+    FusedRank fused(rank, c.text(), false, 0);
+    for (uint64_t bytes : {uint64_t(2048), uint64_t(2048)})
+      fused.add(bytes);
+    fused.add(fused.info.workspace_bytes, false);
+    EXPECT_EQ(concord_fused(rank.world, fused.kernel, fused.buffers.data(), 3),
               CONCORD_ERROR_MISMATCH);
     EXPECT_NE(std::string(concord_last_error()).find("fused with a kernel"),
               std::string::npos)
@@ -498,14 +381,14 @@ TEST(Fused, WrongBuffersAreRefused) {
   runRanks(1, [&](Rank &rank) {
     Case c;
     c.members = 1;
-    Kernel kernel(c.text());
+    FusedRank fused(rank, c.text(), false, 0);
     float *x = rank.heap<float>(4096);
     concord_buffer buffers[] = {{x, 1, 2048, 2048},
                                 {x + 512, 1, 2044, 2044},
                                 {x + 1024, 1, 8192, 8192}};
-    EXPECT_EQ(concord_fused(rank.world, kernel.handle, buffers, 3),
+    EXPECT_EQ(concord_fused(rank.world, fused.kernel, buffers, 3),
               CONCORD_ERROR_INVALID_ARGUMENT);
-    EXPECT_EQ(concord_fused(rank.world, kernel.handle, buffers, 2),
+    EXPECT_EQ(concord_fused(rank.world, fused.kernel, buffers, 2),
               CONCORD_ERROR_INVALID_ARGUMENT);
     concord_kernel *plain = nullptr;
     ASSERT_EQ(concord_kernel_create("rmsnorm cols=64 dtype=f32 rows=8", &plain,
@@ -515,7 +398,7 @@ TEST(Fused, WrongBuffersAreRefused) {
               CONCORD_ERROR_KERNEL);
     concord_kernel_destroy(plain);
     void *pointers[4] = {};
-    EXPECT_NE(concord_kernel_run(kernel.handle, pointers, nullptr), 0);
+    EXPECT_NE(concord_kernel_run(fused.kernel, pointers, nullptr), 0);
   });
 }
 

@@ -10,14 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Ranks.h"
+#include "FusedRanks.h"
 
-#include "concord/kernel.h"
-
-#include <chrono>
 #include <cmath>
-#include <cstring>
-#include <random>
 
 #pragma clang fp contract(off)
 
@@ -26,22 +21,8 @@ using namespace concord::test;
 
 namespace {
 
-uint16_t toBfloat(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-float fromBfloat(uint16_t half) {
-  uint32_t bits = uint32_t(half) << 16;
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-
 float valueOf(int operand, int rank, uint64_t i) {
-  uint64_t hash = (uint64_t(operand) * 1000003 + uint64_t(rank) * 7919 + i) *
-                  0x9e3779b97f4a7c15;
-  return float(int(hash >> 40 & 0xffff) - 32768) / 32768;
+  return test::valueOf(DType::F32, operand, rank, i);
 }
 
 struct Case {
@@ -78,77 +59,45 @@ float bitsOf(uint32_t bits) {
 void runCase(const Case &c) {
   SCOPED_TRACE(text(c));
   const uint64_t count = c.share * uint64_t(c.members);
-  const size_t es = c.narrow ? 2 : 4;
+  const DType type = c.narrow ? DType::BF16 : DType::F32;
+  const size_t es = dtypeSize(type);
   runRanks(c.members, [&](Rank &rank) {
-    std::mt19937 random(unsigned(rank.rank) * 31 + unsigned(c.share));
-    concord_kernel *kernel = nullptr;
-    concord_kernel_info info{};
-    info.struct_size = sizeof info;
-    ASSERT_EQ(concord_kernel_create(text(c).c_str(), &kernel, &info), 0)
-        << concord_kernel_last_error();
-    ASSERT_EQ(info.num_inputs, 5u);
-    ASSERT_EQ(info.num_outputs, 4u);
-    std::vector<std::vector<char>> kept;
-    kept.reserve(16);
-    std::vector<concord_buffer> buffers;
-    auto add = [&](size_t bytes, bool heap) {
-      char *at;
-      if (heap && !c.outside) {
-        at = rank.heap<char>(bytes + 64);
-      } else {
-        kept.emplace_back(bytes + 64);
-        at = kept.back().data();
-        at += -reinterpret_cast<uintptr_t>(at) & 63;
-      }
-      buffers.push_back({at, 1, bytes, bytes});
-      return at;
-    };
-    char *gradient = add(count * es, true);
+    FusedRank fused(rank, text(c), c.outside, unsigned(c.share));
+    ASSERT_NE(fused.kernel, nullptr);
+    ASSERT_EQ(fused.info.num_inputs, 5u);
+    ASSERT_EQ(fused.info.num_outputs, 4u);
+    char *gradient = fused.add(count * es);
     float *inputs[4];
     for (auto &input : inputs)
       input = reinterpret_cast<float *>(
-          add((&input == &inputs[3] ? 1 : c.share) * 4, false));
-    char *gathered = add(count * es, true);
+          fused.add((&input == &inputs[3] ? 1 : c.share) * 4, false));
+    char *gathered = fused.add(count * es);
     float *outputs[3];
     for (int n = 0; n < 3; ++n) {
-      outputs[n] = reinterpret_cast<float *>(add(c.share * 4, false));
+      outputs[n] = reinterpret_cast<float *>(fused.add(c.share * 4, false));
       if (c.inPlace) {
-        buffers.back() = buffers[size_t(1 + n)];
+        fused.buffers.back() = fused.buffers[size_t(1 + n)];
         outputs[n] = inputs[n];
       }
     }
-    add(info.workspace_bytes, false);
     for (int round = 0; round < 6; ++round) {
-      auto put = [&](uint64_t i, float value) {
-        uint16_t half = toBfloat(value);
-        if (c.narrow)
-          std::memcpy(gradient + 2 * i, &half, 2);
-        else
-          std::memcpy(gradient + 4 * i, &value, 4);
-      };
       for (uint64_t i = 0; i < count; ++i)
-        put(i, valueOf(round, rank.rank, i));
+        toBits(type, valueOf(round, rank.rank, i), gradient + i * es);
       for (int n = 0; n < 3; ++n)
         for (uint64_t i = 0; i < c.share; ++i)
           inputs[n][i] =
               std::fabs(valueOf(50 + n, rank.rank, i + uint64_t(round)));
       *inputs[3] = 0.01f;
       std::memset(gathered, 0xff, count * es);
-      if (random() % 2)
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
-      ASSERT_OK(concord_fused(rank.world, kernel, buffers.data(),
-                              uint32_t(buffers.size())));
+      fused.issue();
       for (uint64_t i = 0; i < count; ++i) {
         int owner = int(i / c.share);
         float g = 0;
         for (int r = 0; r < c.members; ++r) {
-          float part = valueOf(round, r, i);
-          if (c.narrow)
-            part = fromBfloat(toBfloat(part));
+          float part = rounded(type, valueOf(round, r, i));
           g = r ? g + part : part;
         }
-        if (c.narrow)
-          g = fromBfloat(toBfloat(g));
+        g = rounded(type, g);
         auto state = [&](int n) {
           return std::fabs(
               valueOf(50 + n, owner, i % c.share + uint64_t(round)));
@@ -159,15 +108,9 @@ void runCase(const Case &c) {
         float v2 = bitsOf(0x3a831200) * (g * g);
         float v = v1 + v2;
         float step = 0.01f * (m / (std::sqrt(v) + bitsOf(0x322bcc77)));
-        float p = state(0) - step, got;
-        if (c.narrow) {
-          uint16_t half;
-          std::memcpy(&half, gathered + 2 * i, 2);
-          ASSERT_EQ(half, toBfloat(p)) << "element " << i;
-        } else {
-          std::memcpy(&got, gathered + 4 * i, 4);
-          ASSERT_EQ(got, p) << "element " << i;
-        }
+        float p = state(0) - step;
+        ASSERT_EQ(fromBits(type, gathered + i * es), rounded(type, p))
+            << "element " << i;
         if (owner == rank.rank) {
           ASSERT_EQ(outputs[0][i % c.share], p);
           ASSERT_EQ(outputs[1][i % c.share], m);
@@ -175,7 +118,6 @@ void runCase(const Case &c) {
         }
       }
     }
-    concord_kernel_destroy(kernel);
   });
 }
 
