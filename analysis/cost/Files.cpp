@@ -186,6 +186,9 @@ void readFixedCosts(Object &object, Machine &machine) {
       object.number("message_us", 0, machine.messageSeconds * 1e6) / 1e6;
   machine.flagSeconds =
       object.number("flag_round_us", 0, machine.flagSeconds * 1e6) / 1e6;
+  machine.updateSeconds =
+      object.number("update_instruction_ns", 0, machine.updateSeconds * 1e9) /
+      1e9;
 }
 
 Curve readCurve(Object &object) {
@@ -496,6 +499,7 @@ std::string writeCalibration(const Machine &machine) {
   root["issue_us"] = machine.issueSeconds * 1e6;
   root["message_us"] = machine.messageSeconds * 1e6;
   root["flag_round_us"] = machine.flagSeconds * 1e6;
+  root["update_instruction_ns"] = machine.updateSeconds * 1e9;
   root["inline_bytes"] = machine.inlineBytes;
   auto write = [](const Curve &curve) {
     Ordered segments = Ordered::array();

@@ -41,6 +41,7 @@ std::optional<Machine> builtinMachine(std::string_view name) {
     machine.issueSeconds = 0.3e-6;
     machine.messageSeconds = 0.2e-6;
     machine.flagSeconds = 0.25e-6;
+    machine.updateSeconds = 0.09e-9;
     host.memory = true;
     host.coreShare = 1;
     host.latency = machine.flagSeconds;
@@ -56,6 +57,7 @@ std::optional<Machine> builtinMachine(std::string_view name) {
     machine.issueSeconds = 0;
     machine.messageSeconds = 0;
     machine.flagSeconds = 2e-6;
+    machine.updateSeconds = 1e-13;
     host.name = "fabric";
     host.latency = 5e-6;
     host.bandwidth = 1e11;

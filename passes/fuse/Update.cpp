@@ -36,9 +36,6 @@ using namespace concord::fuse;
 
 namespace {
 
-/// An instruction on one element, strip by strip in L1 (measured, AVX-512).
-constexpr double kInstructionSeconds = 0.09e-9;
-
 std::string numberOf(size_t value) { return std::to_string(value); }
 
 /// The body of elementwise operations as a straight program (docs/kernels.md).
@@ -438,7 +435,7 @@ Outcome concord::fuse::fuseUpdate(comm::CollectiveOpInterface scatter,
       machine.opSeconds * static_cast<double>(match.ops.size());
   // Beyond the caches the arithmetic goes on beside the loads.
   double moved = seconds({own * 2 + read + written, 2 * others, others});
-  double computed = kInstructionSeconds *
+  double computed = machine.updateSeconds *
                     static_cast<double>(program.instructions()) *
                     static_cast<double>(type.getNumElements());
   bool cached = footprint <= static_cast<double>(machine.cacheBytes);

@@ -255,6 +255,13 @@ void concord::bench::calibrate(const Options &given, Teams &teams) {
     std::printf("# products in %s: %.1f Gflop/s a rank\n",
                 std::string(dtypeName(dtype)).c_str(), slowest * 1e-9);
   }
+  double instruction = 0;
+  for (auto &numbers : teams.special(kUpdate, Call(), {}).numbers)
+    instruction = std::max(instruction, numbers.at(0));
+  if (instruction > 0) {
+    machine.updateSeconds = instruction * 1e-9;
+    std::printf("# updates: %.3f ns an instruction and element\n", instruction);
+  }
   std::fflush(stdout);
 
   // A flag, and what issuing takes beside it.

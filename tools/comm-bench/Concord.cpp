@@ -215,6 +215,8 @@ public:
       return {contended(double(a[0]))};
     case kProduct:
       return {product(int32_t(a[0]), a[1], a[2], a[3])};
+    case kUpdate:
+      return {update()};
     default:
       return {};
     }
@@ -456,6 +458,76 @@ private:
     std::free(workspace);
     concord_kernel_destroy(kernel);
     return working ? 2e6 * double(m) * double(n) * double(k) / best : 0;
+  }
+
+  /// Adam against handing on, both in a core's own cache: the difference is the
+  /// arithmetic.
+  double update() {
+    constexpr uint64_t kElements = 8192;
+    constexpr double kInstructions = 11; ///< of Adam, without constants
+    auto text = [](const char *program, const char *results) {
+      return "fused_update count=" + std::to_string(kElements) +
+             " dtype=f32 inputs=[f32,f32,f32] members=1 outputs=[f32,f32] "
+             "program=\"" +
+             program + "\" results=" + results;
+    };
+    const std::string texts[] = {
+        // 0 gradient, 1 to 3 parameter and moments, 4 to 8 constants.
+        text("const 3f666666;const 3dccccd0;const 3f7fbe77;const 3a831200;"
+             "const 322bcc77;mul 4 2;mul 5 0;add 9 10;mul 0 0;mul 6 3;"
+             "mul 7 12;add 13 14;sqrt 15;add 16 8;div 11 17;sub 1 18",
+             "[19,11,15]"),
+        text("", "[1,2,3]")};
+    double best[2] = {INFINITY, INFINITY};
+    concord_kernel *kernels[2] = {};
+    concord_kernel_info info[2] = {};
+    for (int i = 0; i < 2; ++i) {
+      info[i].struct_size = sizeof info[i];
+      if (concord_kernel_create(texts[i].c_str(), &kernels[i], &info[i]) != 0) {
+        std::fprintf(stderr, "comm-bench: %s\n", concord_kernel_last_error());
+        std::_Exit(1);
+      }
+    }
+    std::vector<std::vector<float>> values(7,
+                                           std::vector<float>(kElements, 0.5f));
+    values.emplace_back(
+        std::max(info[0].workspace_bytes, info[1].workspace_bytes) /
+            sizeof(float) +
+        16);
+    void *pointers[8];
+    for (int i = 0; i < 8; ++i) {
+      pointers[i] = values[size_t(i)].data();
+    }
+    // Gradient and gathered values are the shared operands, of one member.
+    void *const *peers[8] = {};
+    peers[0] = &pointers[0];
+    peers[4] = &pointers[4];
+    bool working = worldMe < int(std::thread::hardware_concurrency());
+    barrier();
+    for (int turn = 0; working && turn < 200; ++turn)
+      for (int i = 0; i < 2; ++i) {
+        concord_fused_info fused{};
+        fused.struct_size = sizeof fused;
+        concord_kernel_fused(kernels[i], &fused);
+        double began = microseconds();
+        for (uint32_t part = 0; part < fused.parts; ++part) {
+          concord_fused_step step{};
+          step.struct_size = sizeof step;
+          step.what = CONCORD_STEP_COMBINE;
+          step.part = part;
+          step.pointers = pointers;
+          step.peers = peers;
+          step.workspace = pointers[7];
+          concord_kernel_step(kernels[i], &step);
+        }
+        best[i] = std::min(best[i], microseconds() - began);
+      }
+    barrier();
+    for (concord_kernel *kernel : kernels)
+      concord_kernel_destroy(kernel);
+    return working ? std::max(best[0] - best[1], 0.0) * 1e3 /
+                         (kInstructions * double(kElements))
+                   : 0;
   }
 
   double flagLatency() {

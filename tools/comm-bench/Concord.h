@@ -49,6 +49,9 @@ enum Special : uint32_t {
   /// A matrix product on all ranks that have a core. arguments: dtype, m, n, k,
   /// microseconds to spend. Numbers: operations per second, or 0.
   kProduct,
+  /// Numbers: nanoseconds of an instruction of fused_update on an element, or
+  /// 0 for a rank without a core.
+  kUpdate,
 };
 /// Bytes behind the flags that ranks 0 and 1 share.
 constexpr uint64_t kSharedBytes = 128 << 10;

@@ -153,3 +153,28 @@ func.func @early(%g: tensor<64xf32>) -> (tensor<64xf32>, tensor<32xf32>) {
   return %t, %k : tensor<64xf32>, tensor<32xf32>
 }
 }
+
+// -----
+
+// What an instruction costs is the machine's: a calibration decides.
+// RUN: echo '{"concord_calibration": 1, "update_instruction_ns": 100}' > %t.slow.json
+// RUN: comm-opt %s --split-input-file --comm-fuse=machine=cpu --explain -o /dev/null 2>&1 | FileCheck %s --check-prefix=FAST
+// RUN: comm-opt %s --split-input-file --comm-fuse=machine=%t.slow.json --explain -o /dev/null 2>&1 | FileCheck %s --check-prefix=SLOW
+// FAST: comm-fuse fuse {{.*}}pair=reduce_scatter+update+all_gather bytes=33554432
+// SLOW: comm-fuse keep {{.*}}reason=no-gain {{.*}}pair=reduce_scatter+update+all_gather bytes=33554432
+#id = affine_map<(i) -> (i)>
+module {
+comm.domain @dp groups([[0, 1]])
+func.func @priced(%g: tensor<8388608xf32>, %p: tensor<4194304xf32>) -> tensor<8388608xf32> {
+  %e = tensor.empty() : tensor<4194304xf32>
+  %w = tensor.empty() : tensor<8388608xf32>
+  %r = comm.reduce_scatter @dp sum dim(0) ins(%g : tensor<8388608xf32>) outs(%e : tensor<4194304xf32>) -> tensor<4194304xf32>
+  %q = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]} ins(%p, %r : tensor<4194304xf32>, tensor<4194304xf32>) outs(%e : tensor<4194304xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4194304xf32>
+  %t = comm.all_gather @dp dim(0) ins(%q : tensor<4194304xf32>) outs(%w : tensor<8388608xf32>) -> tensor<8388608xf32>
+  return %t : tensor<8388608xf32>
+}
+}

@@ -24,6 +24,7 @@ TEST(Calibration, RoundTrip) {
   machine.name = "two cores";
   machine.validated = "8 B to 64 MiB, 2 ranks";
   machine.coresPerHost = 2;
+  machine.updateSeconds = 7e-11;
   machine.flops = {
       {DType::F32, 1.17e11}, {DType::F64, 6e10}, {DType::BF16, 9e10}};
   machine.curves.push_back({plan::Kind::AllGather,
@@ -42,6 +43,7 @@ TEST(Calibration, RoundTrip) {
   EXPECT_EQ(again.flops[DType::BF16], 9e10);
   EXPECT_EQ(again.cacheBytes, machine.cacheBytes);
   EXPECT_EQ(again.coresPerHost, 2);
+  EXPECT_NEAR(again.updateSeconds, 7e-11, 1e-17);
   ASSERT_EQ(again.curves.size(), 1u);
   EXPECT_EQ(again.curves[0].kind, plan::Kind::AllGather);
   ASSERT_EQ(again.curves[0].segments.size(), 2u);

@@ -88,10 +88,13 @@ struct Machine {
   /// 0: as fast as any. On AMD's Zen a tenth of `cache`, and most of what a
   /// collective between caches costs.
   double contended = 0;
-  double opSeconds = 0;         ///< fixed cost of any operation
-  double issueSeconds = 0;      ///< fixed cost of issuing a collective
-  double messageSeconds = 0;    ///< fixed cost of one message to one peer
-  double flagSeconds = 0;       ///< a flag seen by another core
+  double opSeconds = 0;      ///< fixed cost of any operation
+  double issueSeconds = 0;   ///< fixed cost of issuing a collective
+  double messageSeconds = 0; ///< fixed cost of one message to one peer
+  double flagSeconds = 0;    ///< a flag seen by another core
+  /// One instruction of a sharded update (`fused_update`) on one element, strip
+  /// by strip in a core's own cache.
+  double updateSeconds = 0;
   uint64_t inlineBytes = 512;   ///< payload that travels beside its flag
   int64_t ranks = 0;            ///< that the description has; 0: any number
   int64_t coresPerHost = 0;     ///< 0: as many as ranks
