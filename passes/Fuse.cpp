@@ -401,13 +401,12 @@ Price Fuse::price(Match &match) {
   Price price;
   double weight = 0;
   if (match.product) {
-    auto type = machine.flops.find(match.type);
-    double rate = type != machine.flops.end() ? type->second
-                                              : machine.flops.at(DType::F32);
-    price.compute = 2.0 * static_cast<double>(match.m) *
-                    static_cast<double>(match.n) *
-                    static_cast<double>(match.k) / rate;
     weight = static_cast<double>(match.k * match.n) * es;
+    price.compute = productSeconds(machine, match.type,
+                                   2.0 * static_cast<double>(match.m) *
+                                       static_cast<double>(match.n) *
+                                       static_cast<double>(match.k),
+                                   weight, match.members);
   }
   comm::CollectiveOpInterface op = match.collective;
   cost::Machine apart = machine;

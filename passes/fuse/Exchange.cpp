@@ -313,12 +313,13 @@ void Exchange::price() {
   };
   double weights = 0;
   for (const Grouped &product : products) {
-    auto rate = machine.flops.find(type);
-    compute += 2.0 * groups * static_cast<double>(product.m) *
-               static_cast<double>(product.n) * static_cast<double>(product.k) /
-               (rate != machine.flops.end() ? rate->second
-                                            : machine.flops.at(DType::F32));
-    weights += groups * static_cast<double>(product.k * product.n) * es;
+    double weight = groups * static_cast<double>(product.k * product.n) * es;
+    compute += productSeconds(machine, type,
+                              2.0 * groups * static_cast<double>(product.m) *
+                                  static_cast<double>(product.n) *
+                                  static_cast<double>(product.k),
+                              weight, members);
+    weights += weight;
   }
   auto again = [&](double times) {
     return times * kShareOfRereading * weights /

@@ -12,8 +12,9 @@
 #ifndef CONCORD_PASSES_FUSE_FUSION_H
 #define CONCORD_PASSES_FUSE_FUSION_H
 
-#include "concord/cost/Machine.h"
+#include "concord/cost/Cost.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -28,6 +29,19 @@ struct FusionOptions {
 
 /// NotOne: nothing that one would think of fusing, and nothing is explained.
 enum class Outcome { Fused, Kept, NotOne };
+
+/// Of a product that the members do at the same time: with few rows it takes as
+/// long as reading its weight.
+inline double productSeconds(const cost::Machine &machine, DType type,
+                             double flops, double weight, int64_t members) {
+  auto rate = machine.flops.find(type);
+  double arithmetic =
+      flops / (rate != machine.flops.end() ? rate->second
+                                           : machine.flops.at(DType::F32));
+  double footprint = weight * static_cast<double>(members);
+  double bandwidth = cost::memoryBandwidth(machine, footprint, members);
+  return std::max(arithmetic, weight / bandwidth);
+}
 
 /// Microseconds, as `--explain` prints them.
 inline std::string micro(double seconds) {

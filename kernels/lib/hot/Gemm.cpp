@@ -546,7 +546,7 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
     aBlock = aCopy;
   }
   int panels = panelsFor(s.m);
-  int64_t j = 0;
+  int64_t j = 0, fetched = 0;
   while (j < s.n) {
     bool wide = panels > 1 && j + panels * N <= s.n;
     int64_t columns = wide ? panels * N : least(N, s.n - j);
@@ -573,8 +573,14 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
       step = s.ldb;
       stride = N;
     }
-    if (o.members)
-      fetchParts<T>(s, o, 0, j, s.m, columns);
+    if (o.members && fetched < s.n) {
+      // Small tiles are done sooner than a line comes from another core: as
+      // many tiles ahead as take a third of a microsecond.
+      constexpr int64_t kAhead = 16384; // of elements of B, times rows
+      int64_t until = least(s.n, j + columns + kAhead / most(1, s.m * s.k));
+      fetchParts<T>(s, o, 0, fetched, s.m, until - fetched);
+      fetched = until;
+    }
     bool whole = wide || columns == width;
     S *out = plain && whole ? reinterpret_cast<S *>(o.c) + j : local;
     int64_t ld = plain && whole ? s.ldc : wide ? columns : width;

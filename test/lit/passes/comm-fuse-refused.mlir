@@ -59,3 +59,17 @@ func.func @gather(%x: tensor<512x1024xf32>, %w: tensor<1024x64xf32>) -> tensor<1
   return %c : tensor<1024x64xf32>
 }
 }
+
+// -----
+
+// One row: the product takes as long as reading its weight.
+// CHECK: explain: comm-fuse keep {{.*}} reason=small-share collective=all_reduce pair=gemm+all_reduce bytes=16384 product_us=152.5
+module {
+  comm.domain @tp groups([[0, 1]])
+  func.func @one_row(%x: tensor<1x1024xf32>, %w: tensor<1024x4096xf32>) -> tensor<1x4096xf32> {
+    %e = tensor.empty() : tensor<1x4096xf32>
+    %c = comm.kernel "gemm dtype=f32 k=1024 m=1 n=4096" ins(%x, %w : tensor<1x1024xf32>, tensor<1024x4096xf32>) outs(%e : tensor<1x4096xf32>) -> tensor<1x4096xf32>
+    %r = comm.all_reduce @tp sum ins(%c : tensor<1x4096xf32>) outs(%e : tensor<1x4096xf32>) -> tensor<1x4096xf32>
+    return %r : tensor<1x4096xf32>
+  }
+}
