@@ -110,6 +110,12 @@ enum Verb : uint32_t {
   kMessages ///< arguments: two ranks, bytes, iterations (Backend::pair)
 };
 
+/// Special commands of a peer of bench_fuse (onednn.cpp).
+enum PairCommand : uint32_t {
+  kPairMake = 1, ///< arguments: m, n, k, groups; numbers: the relative error
+  kPairTurn      ///< arguments: steps; numbers: the time of each, us
+};
+
 struct Command {
   uint32_t verb = 0;
   uint32_t inPlace = 0;

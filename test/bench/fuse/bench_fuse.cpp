@@ -7,26 +7,37 @@
 //
 // `bench_fuse RANKS ROUNDS SECONDS COPY_BYTES PROGRAM.so...`: loads the
 // programs into one job of pinned ranks, gives them the same inputs, and runs
-// them in turns, ROUNDS times for about SECONDS each. Prints one line of JSON:
-// per program and round the median step in microseconds (that of the slowest
-// rank), the largest difference of outputs between the first program and each
-// other with outputs of the same sizes, and the bytes that a core copies per
-// second while all do, at COPY_BYTES. bench_fuse.py makes the programs. Started
-// by mpirun it is one rank of the job, whose hosts may be namespaces of one
-// machine: then BENCH_CORES names the core of each rank, "0,1".
+// them in turns, ROUNDS times for about SECONDS each; every second round goes
+// through them from the last to the first, so that none always follows the same
+// one. A path that is given again is the same program, with the same buffers:
+// how much it differs from itself. Prints one line of JSON: per program and
+// round the median step in microseconds (that of the slowest rank), the largest
+// difference of outputs between the first program and each other with outputs
+// of the same sizes, and the bytes that a core copies per second while all do,
+// at COPY_BYTES. bench_fuse.py makes the programs. Started by mpirun it is one
+// rank of the job, whose hosts may be namespaces of one machine: then
+// BENCH_CORES names the core of each rank, "0,1".
+//
+// BENCH_PEER="NAME KIND TYPE ROOT M N K GROUPS" lets a team of another library
+// (bench/peers/onednn.cpp) take the last turn of each round: every rank waits
+// for its counterpart at the abstract socket NAME-RANK, once rank 0 has printed
+// "listening", and sleeps while that one measures.
 //
 //===----------------------------------------------------------------------===//
 
 #include "concord/concord.h"
 #include "concord/dtype.h"
 #include "concord/launch.h"
+#include "peers/Station.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <poll.h>
 #include <sched.h>
+#include <sstream>
 #include <string>
 #include <time.h>
 #include <unistd.h>
@@ -84,6 +95,7 @@ struct Program {
   std::vector<concord_entry> outputs;
   std::vector<double> rounds;
   double difference = -1;
+  bool again = false; ///< the handle is that of a program before
 };
 
 } // namespace
@@ -168,6 +180,105 @@ static void bindTo(int32_t rank) {
     std::perror("bench_fuse: cannot bind to a core");
 }
 
+namespace {
+
+using concord::bench::Command;
+
+/// This rank's counterpart in a team of another library.
+class Peer {
+public:
+  bool exists() const { return !name.empty(); }
+
+  void listen(int32_t rank) {
+    const char *text = std::getenv("BENCH_PEER");
+    if (!text)
+      return;
+    std::istringstream words(text);
+    auto &[m, n, k, groups] = pair.arguments;
+    words >> name >> pair.call.kind >> pair.call.type >> pair.call.root >> m >>
+        n >> k >> groups;
+    require(bool(words), "BENCH_PEER cannot be read");
+    name += "-" + std::to_string(rank);
+    listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    require(listener >= 0 && name.size() + 1 < sizeof at.sun_path,
+            "no socket for the peer");
+    std::memcpy(at.sun_path + 1, name.data(), name.size());
+    auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    require(::bind(listener, reinterpret_cast<sockaddr *>(&at), length) == 0 &&
+                ::listen(listener, 1) == 0,
+            "the peer's socket cannot be made");
+  }
+
+  /// The relative error of what the peer computes.
+  double meet() {
+    pollfd wait{listener, POLLIN, 0};
+    require(::poll(&wait, 1, 60000) == 1, "the peer did not come in 60 s");
+    socket = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    concord::bench::Hello hello;
+    read(&hello, sizeof hello);
+    require(hello.magic == concord::bench::kMagic, "not the peer");
+    hello.version[sizeof hello.version - 1] = 0;
+    version = hello.version;
+    pair.verb = concord::bench::kSpecial;
+    pair.inPlace = concord::bench::kPairMake;
+    return ask(pair).at(0);
+  }
+  std::vector<double> turn(size_t steps) {
+    Command command = pair;
+    command.inPlace = concord::bench::kPairTurn;
+    command.arguments[0] = steps;
+    return ask(command);
+  }
+  void leave() {
+    Command command;
+    command.verb = concord::bench::kQuit;
+    write(&command, sizeof command);
+  }
+
+  std::string version;
+
+private:
+  static void require(bool good, const char *what) {
+    if (good)
+      return;
+    std::fprintf(stderr, "bench_fuse: %s\n", what);
+    std::_Exit(1);
+  }
+  std::vector<double> ask(const Command &command) {
+    write(&command, sizeof command);
+    concord::bench::Reply reply;
+    read(&reply, sizeof reply);
+    require(reply.status == 0, "the peer failed");
+    std::vector<double> numbers(reply.numbers);
+    read(numbers.data(), numbers.size() * sizeof(double));
+    return numbers;
+  }
+  void read(void *to, size_t bytes) {
+    for (size_t at = 0; at < bytes;) {
+      ssize_t n = ::read(socket, static_cast<char *>(to) + at, bytes - at);
+      require(n > 0, "the peer is gone");
+      at += size_t(n);
+    }
+  }
+  void write(const void *from, size_t bytes) {
+    require(::write(socket, from, bytes) == ssize_t(bytes), "the peer is gone");
+  }
+
+  std::string name;
+  Command pair;
+  int listener = -1, socket = -1;
+};
+
+} // namespace
+
+static double median(std::vector<double> values) {
+  auto middle = values.begin() + long(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 static int runRank(int argc, char **argv) {
   concord_context *context = nullptr;
   concord_comm *world = nullptr;
@@ -190,30 +301,64 @@ static int runRank(int argc, char **argv) {
   };
   std::vector<Program> programs(size_t(argc - 5));
   std::vector<size_t> steps;
+  std::vector<double> peerRounds;
+  size_t peerSteps = 0;
+  double peerError = 0;
+  Peer peer;
+  peer.listen(rank);
   for (size_t i = 0; i < programs.size(); ++i) {
+    size_t former = 0;
+    while (std::strcmp(argv[5 + former], argv[5 + i]) != 0)
+      ++former;
+    if (former < i) {
+      programs[i].handle = programs[former].handle;
+      programs[i].outputs = programs[former].outputs;
+      programs[i].again = true;
+      programs[i].difference = former ? programs[former].difference : 0;
+      steps.push_back(steps[former]);
+      continue;
+    }
     load(context, argv[5 + i], programs[i], rank);
     check(concord_program_step(programs[i].handle), argv[5 + i]);
     double begin = now();
     for (int j = 0; j < 3; ++j)
       check(concord_program_step(programs[i].handle), argv[5 + i]);
     double each = std::max(1.0, greatest((now() - begin) / 3));
-    steps.push_back(size_t(std::clamp(budget / each, 5.0, 20000.0)));
+    steps.push_back(size_t(std::clamp(budget / each, 3.0, 20000.0)));
     if (i)
       programs[i].difference = greatest(compare(programs[0], programs[i]));
   }
-  for (int round = 0; round < rounds; ++round)
-    for (size_t i = 0; i < programs.size(); ++i) {
+  if (peer.exists()) {
+    if (rank == 0) {
+      std::printf("listening\n");
+      std::fflush(stdout);
+    }
+    peerError = greatest(peer.meet());
+    double each = std::max(1.0, greatest(median(peer.turn(5))));
+    peerSteps = size_t(std::clamp(budget / each, 3.0, 20000.0));
+  }
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t j = 0; j < programs.size(); ++j) {
+      size_t i = round % 2 ? programs.size() - 1 - j : j;
       std::vector<double> times;
-      for (size_t step = 0; step < steps[i]; ++step) {
+      // The first step finds the caches full of the program before.
+      for (size_t step = 0; step <= steps[i]; ++step) {
         check(concord_barrier(world, nullptr), "barrier");
         double begin = now();
         check(concord_program_step(programs[i].handle), argv[5 + i]);
-        times.push_back(now() - begin);
+        if (step)
+          times.push_back(now() - begin);
       }
-      std::nth_element(times.begin(), times.begin() + long(times.size() / 2),
-                       times.end());
-      programs[i].rounds.push_back(greatest(times[times.size() / 2]));
+      programs[i].rounds.push_back(greatest(median(times)));
     }
+    if (peer.exists()) {
+      std::vector<double> times = peer.turn(peerSteps + 1);
+      times.erase(times.begin());
+      peerRounds.push_back(greatest(median(times)));
+    }
+  }
+  if (peer.exists())
+    peer.leave();
   // Bytes that a copy reads and writes, all ranks at once.
   std::vector<char> from(copyBytes / 2 + 1, 1), to(copyBytes / 2 + 1, 2);
   double best = 0;
@@ -225,20 +370,41 @@ static int runRank(int argc, char **argv) {
     best = std::max(best, double(copyBytes) / ((now() - begin) * 1e-6));
   }
   double rate = -greatest(-best);
+  // A barrier is a flag of each rank, seen by all others.
+  double flag = INFINITY;
+  for (int i = 0; i < 20; ++i) {
+    constexpr int kBarriers = 100;
+    double begin = now();
+    for (int j = 0; j < kBarriers; ++j)
+      check(concord_barrier(world, nullptr), "barrier");
+    flag = std::min(flag, (now() - begin) / kBarriers);
+  }
+  flag = greatest(flag);
   if (rank == 0) {
-    std::printf("{\"copy\":%.6g,\"programs\":[", rate);
+    auto list = [](const std::vector<double> &values) {
+      for (size_t j = 0; j < values.size(); ++j)
+        std::printf("%s%.4f", j ? "," : "", values[j]);
+    };
+    std::printf("{\"copy\":%.6g,\"flag\":%.6g,", rate, flag);
+    if (peer.exists()) {
+      std::printf("\"peer\":{\"version\":\"%s\",\"error\":%.6g,\"rounds\":[",
+                  peer.version.c_str(), peerError);
+      list(peerRounds);
+      std::printf("]},");
+    }
+    std::printf("\"programs\":[");
     for (size_t i = 0; i < programs.size(); ++i) {
       std::printf("%s{\"difference\":%.6g,\"rounds\":[", i ? "," : "",
                   std::isfinite(programs[i].difference) ? programs[i].difference
                                                         : 1e30);
-      for (size_t j = 0; j < programs[i].rounds.size(); ++j)
-        std::printf("%s%.4f", j ? "," : "", programs[i].rounds[j]);
+      list(programs[i].rounds);
       std::printf("]}");
     }
     std::printf("]}\n");
   }
   for (Program &program : programs)
-    check(concord_program_unload(program.handle), "unload");
+    if (!program.again)
+      check(concord_program_unload(program.handle), "unload");
   check(concord_context_finalize(context), "finalize");
   return 0;
 }
