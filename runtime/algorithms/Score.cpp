@@ -30,6 +30,25 @@ static const char *const kForms[][2] = {
 const char *concord::rt::formText(Form form) { return kForms[int(form)][0]; }
 const char *concord::rt::formMeaning(Form form) { return kForms[int(form)][1]; }
 
+bool concord::rt::formExists(Form form, Kind kind) {
+  bool all = kind == Kind::AllReduce, scatters = kind == Kind::ReduceScatter,
+       gathers = kind == Kind::AllGather, casts = kind == Kind::Broadcast,
+       reduces = kind == Kind::Reduce;
+  switch (form) {
+  case Form::Pairwise:
+  case Form::Ring:
+    return all || scatters || gathers || casts || reduces;
+  case Form::Recursive:
+    return all || gathers;
+  case Form::Halving:
+    return all || scatters;
+  case Form::Tree:
+    return casts || reduces;
+  default:
+    return true;
+  }
+}
+
 /// "4k", "inf"; false when it is neither.
 static bool parseBytes(const std::string &text, uint64_t &value) {
   if (text == "inf") {
@@ -61,7 +80,8 @@ static bool parseBytes(const std::string &text, uint64_t &value) {
   return end[shift != 0] == 0;
 }
 
-std::vector<Score> concord::rt::parseScores(const std::string &text) {
+std::vector<Score> concord::rt::parseScores(const std::string &text,
+                                            bool severalHosts) {
   std::vector<Score> scores;
   auto wrong = [&](const std::string &part, const std::string &why) {
     raise(
@@ -123,6 +143,18 @@ std::vector<Score> concord::rt::parseScores(const std::string &text) {
     if (score.form == Form::Flat && score.to > kFlatMost + 1)
       wrong(part, "the flat form carries up to " + std::to_string(kFlatMost) +
                       " bytes of input");
+    if (!formExists(score.form, kind)) {
+      std::string has;
+      for (int form = 0; form < int(std::size(kForms)); ++form)
+        if (betweenHosts(Form(form)) && formExists(Form(form), kind))
+          has += (has.empty() ? "" : ", ") + std::string(kForms[form][0]);
+      wrong(part, std::string(kindName(kind)) + " has no form '" + fields[2] +
+                      "'" +
+                      (has.empty() ? "" : "; between hosts it has " + has));
+    }
+    if (betweenHosts(score.form) && !severalHosts)
+      wrong(part, "the form '" + fields[2] +
+                      "' is between hosts, and all ranks are on this one");
     scores.push_back(score);
   }
   return scores;

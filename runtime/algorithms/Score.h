@@ -29,7 +29,12 @@ namespace concord::rt {
   X(Claimed, "claimed", "whoever runs takes the next piece of the work")       \
   X(Staged, "staged", "operands outside the heap go through staging memory")   \
   X(SingleCopy, "single_copy",                                                 \
-    "operands outside the heap are copied from process to process")
+    "operands outside the heap are copied from process to process")            \
+  X(Pairwise, "pairwise", "between hosts: each sends each other its part")     \
+  X(Ring, "ring", "between hosts: parts go round from one to the next")        \
+  X(Recursive, "recursive", "between hosts: recursive doubling")               \
+  X(Halving, "halving", "between hosts: recursive halving, then doubling")     \
+  X(Tree, "tree", "between hosts: a binomial tree")
 
 enum class Form : uint8_t {
 #define X(name, text, meaning) name,
@@ -39,6 +44,11 @@ enum class Form : uint8_t {
 
 const char *formText(Form form);
 const char *formMeaning(Form form);
+
+/// The forms of communicators that span hosts (algorithms/Rounds.h).
+constexpr bool betweenHosts(Form form) { return form >= Form::Pairwise; }
+/// False for a form between hosts that the kind does not have.
+bool formExists(Form form, plan::Kind kind);
 
 /// Bytes of payload that a slot can carry at most.
 constexpr uint64_t kFlatMost = 6144;
@@ -51,8 +61,9 @@ struct Score {
   bool measured = false; ///< by a calibration, not asked for
 };
 
-/// Throws Error that names the part that cannot be understood.
-std::vector<Score> parseScores(const std::string &text);
+/// Throws Error that names the part that cannot be understood, or asks for what
+/// there is not: forms between hosts need `severalHosts`.
+std::vector<Score> parseScores(const std::string &text, bool severalHosts);
 
 /// The forms that cost least by the calibration at `path` for "latency" or
 /// "throughput", up to what a slot carries; none when it has no forms. Throws

@@ -119,7 +119,8 @@ static std::string hostCalibration() {
 /// By what forms are chosen: what was asked for, else a calibration.
 static std::vector<Score> findScores(const Context &context) {
   // Who asks for forms does not want others.
-  std::vector<Score> scores = parseScores(envText("CONCORD_ALGORITHM"));
+  std::vector<Score> scores =
+      parseScores(envText("CONCORD_ALGORITHM"), context.hosts != nullptr);
   std::string file = envText("CONCORD_CALIBRATION");
   if (!scores.empty() || file == "none")
     return scores;
@@ -410,6 +411,7 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     logRanks(*context);
     context->hugePages = envInteger("CONCORD_HUGE_PAGES") != 0;
     context->scores = findScores(*context);
+    context->link = parseLink(envText("CONCORD_LINK"));
     context->singleCopy = envBytes("CONCORD_SINGLE_COPY");
     if (!readsPeers(*context))
       context->singleCopy = ~uint64_t(0);

@@ -13,6 +13,7 @@
 #define CONCORD_RUNTIME_CONTEXT_CONTEXT_H
 
 #include "algorithms/Recency.h"
+#include "algorithms/Rounds.h"
 #include "algorithms/Score.h"
 #include "concord/concord.h"
 #include "context/Env.h"
@@ -149,6 +150,7 @@ struct concord_context {
   const concord::rt::Arithmetic *arithmetic = nullptr;
   concord::rt::Recency recency;
   std::vector<concord::rt::Score> scores; ///< CONCORD_ALGORITHM
+  concord::rt::Link link;                 ///< CONCORD_LINK
   concord::rt::Heap heap;
 
   /// Thread level: held by the thread that is inside.

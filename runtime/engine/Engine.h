@@ -92,7 +92,7 @@ public:
   void sleepEarly() { lazy = true; }
   /// 0, or why `op`, which is blocked, cannot complete; keeps the words.
   int32_t failure(const Op &op);
-  /// The rank that its PEER_DIED is about, else -1.
+  /// The rank that its PEER_DIED or TIMEOUT is about, else -1.
   int died() const { return deadRank; }
   void restart() { rounds = 0; }
 

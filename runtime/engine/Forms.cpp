@@ -42,12 +42,7 @@ std::string concord::rt::formOf(const Comm &comm) {
                      std::to_string(last.bytes) + " B: " + formText(last.form) +
                      " (" + formMeaning(last.form) + "), because ";
   if (last.hosts)
-    return text + "the members are on several hosts" +
-           (last.byHosts ? ", and what several of a host need goes there once"
-                         : "") +
-           (last.inlined ? ", and up to " + std::to_string(kSpanInline) +
-                               " B travel in the headers"
-                         : "");
+    return text + spanReason(comm);
   if (last.asked)
     return text + "CONCORD_ALGORITHM says so";
   if (last.measured && (last.inlined || last.form == Form::Direct))

@@ -95,6 +95,7 @@ struct Op {
   State state = State::Idle;
   Form form = Form::Automatic; ///< that the user asks for
   bool measured = false;       ///< a calibration decided about the slots
+  bool askedFor = false;       ///< between hosts, `form` is what was asked for
   bool inlined = false;        ///< payload travels in the slots
   bool anyStaged = false;      ///< some member's buffer is not in the heap
   bool flat = false;           ///< slots carry copies, as buffers are cold
@@ -172,7 +173,8 @@ struct LastForm {
   bool inlined = false, foreign = false, cold = false, streamed = false;
   bool shared = false, exchange = false, outnumbered = false;
   bool hosts = false; ///< between hosts
-  bool byHosts = false;
+  uint64_t whole = 0; ///< bytes of the whole array
+  bool divides = false; ///< hosts may reduce their own members' inputs first
 };
 
 const char *kindName(Kind kind);

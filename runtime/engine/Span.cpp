@@ -7,11 +7,10 @@
 //
 // The state machine behind Span.h.
 //
-// What another member reads lies in one of three areas: the input is written
-// before the first tick and read up to Work, the result before the tick after
-// Work, and what has arrived for others before the tick after Results (by
-// hosts). All are written again only after the tick that follows TakeOut
-// (test/spin/hosts.pml).
+// What another member reads lies in the input's or the result's area: the input
+// is written before the first tick and read up to Work or Collect, the result
+// before the tick after Work, or after Divide. Both are written again only after
+// the tick that follows TakeOut (test/spin/hosts.pml).
 //
 // The transport sees only memory of the communicator: a message that is given
 // up when a peer dies may be written late, and never into a user's buffer.
@@ -31,15 +30,6 @@ using namespace concord::rt;
 using namespace concord::rt::spans;
 
 namespace {
-
-/// Of `member`: 0 and 1 to send, by the parity of the sequence; 2 received.
-SpanHeader &headerAt(const Span &span, int member, uint64_t which) {
-  return *reinterpret_cast<SpanHeader *>(
-      span.headers + (uint64_t(member) * 3 + which) * kHeaderBytes);
-}
-unsigned char *payloadOf(SpanHeader &header) {
-  return reinterpret_cast<unsigned char *>(&header + 1);
-}
 
 void noteFailure(Span &span, int member) {
   if (span.failedMember >= 0)
@@ -119,53 +109,30 @@ uint64_t longestOf(const Op &op) {
   return longest;
 }
 
-bool unevenExchange(const OpRequest &r) {
-  return r.kind == Kind::AllToAll && uneven(r);
+uint64_t memoryBytes(uint64_t area, int hosts) {
+  return 3 * (area + kSlack) + 2 * headBytes(hosts);
 }
 
-/// The slot, for this host, and a header for every remote member.
+/// For the others of this host.
 void publish(Op &op) {
   Comm &comm = *op.comm;
-  Span &span = *comm.span;
+  const Span &span = *comm.span;
   const OpRequest &r = op.request;
-  uint64_t parity = op.sequence & 1;
   Slot &slot = comm.block.members[comm.me].slot(op.sequence);
   slot.fingerprint = op.fingerprint;
-  if (op.inlined) {
-    packInline(op, slot.payload);
-  } else {
-    auto &wire = *reinterpret_cast<SpanWire *>(slot.payload);
-    wire.input = span.memoryAt;
-    wire.result = span.memoryAt + span.area + kSlack;
-    wire.arrivals = span.memoryAt + 2 * (span.area + kSlack);
-    wire.area = span.area;
-    wire.longest = longestOf(op);
-    for (int i = 0; unevenExchange(r) && i < comm.size; ++i)
-      wire.sendBytes[i] = r.send[i];
-  }
+  *reinterpret_cast<SpanWire *>(slot.payload) = {
+      span.memoryAt, span.area, op.inlined ? 0 : longestOf(op), 0};
+  if (op.inlined)
+    packInline(op, slot.payload + kSpanPayload);
+  else if (unevenExchange(r))
+    std::memcpy(slot.payload + kSpanPayload, r.send,
+                sizeof(uint64_t) * size_t(comm.size));
   slot.sequence.store(op.sequence, std::memory_order_release);
-  uint64_t payload = op.inlined ? op.payload : 0;
-  std::fill(span.heard.begin(), span.heard.end(), 0);
-  for (int member : span.remote) {
-    SpanHeader &header = headerAt(span, member, parity);
-    header = {};
-    header.sequence = op.sequence;
-    header.fingerprint = op.fingerprint;
-    header.sendBytes = unevenExchange(r) ? r.send[member] : 0;
-    header.area = span.area;
-    header.longest = longestOf(op);
-    header.payload = payload;
-    if (payload)
-      std::memcpy(payloadOf(header), slot.payload, payload);
-    post(span, member, true, span.peerTags[size_t(member)], &header,
-         sizeof header + payload, span.headerSends[parity][size_t(member)]);
-    post(span, member, false, span.tag, &headerAt(span, member, 2),
-         kHeaderBytes, span.headerReceives[size_t(member)]);
-  }
 }
 
-/// A member's header or slot is there: does it fit? False after breakComm.
-bool agrees(Op &op, int member, uint64_t fingerprint) {
+} // namespace
+
+bool concord::rt::spans::agrees(Op &op, int member, uint64_t fingerprint) {
   Comm &comm = *op.comm;
   if (fingerprint == op.fingerprint ||
       comm.context->gateMode < CONCORD_GATE_CHECK)
@@ -178,8 +145,6 @@ bool agrees(Op &op, int member, uint64_t fingerprint) {
   return false;
 }
 
-} // namespace
-
 bool concord::rt::spans::corrupt(Op &op, int member, const char *what) {
   fail(CONCORD_ERROR_CORRUPT, "%s: rank %d sent %s", describe(op).c_str(),
        op.comm->ranks[size_t(member)], what);
@@ -189,9 +154,8 @@ bool concord::rt::spans::corrupt(Op &op, int member, const char *what) {
 
 namespace {
 
-enum class Heard : uint8_t { NotYet, All, Failed };
-
-Heard hear(Op &op) {
+/// Waits for the slots of this host.
+Heard hearSlots(Op &op) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
   bool all = true;
@@ -208,29 +172,45 @@ Heard hear(Op &op) {
     span.heard[size_t(member)] = 1;
     span.progressed = true;
   }
-  for (int member : span.remote) {
-    if (span.heard[size_t(member)])
-      continue;
-    uint64_t bytes = 0;
-    if (!settled(span, span.headerReceives[size_t(member)], member, &bytes)) {
-      all = false;
-      continue;
-    }
-    SpanHeader &header = headerAt(span, member, 2);
-    if (bytes < sizeof header || header.sequence != op.sequence ||
-        bytes != sizeof header + header.payload) {
-      corrupt(op, member, "a malformed header");
-      return Heard::Failed;
-    }
-    if (!agrees(op, member, header.fingerprint))
-      return Heard::Failed;
-    if (header.payload != (op.inlined ? op.payload : 0)) {
-      corrupt(op, member, "a header of another size");
-      return Heard::Failed;
-    }
-    span.heard[size_t(member)] = 1;
+  return all ? Heard::All : Heard::NotYet;
+}
+
+/// Where the others of this host have what this one reads. False after
+/// breakComm.
+bool openLocals(Op &op) {
+  Comm &comm = *op.comm;
+  Span &span = *comm.span;
+  const Segment &segment = *comm.context->segment;
+  for (int member : span.local) {
+    const auto &wire = *reinterpret_cast<const SpanWire *>(
+        comm.block.members[member].slot(op.sequence).payload);
+    char *memory =
+        wire.area > kArea
+            ? nullptr
+            : segment.pointerAt(wire.memory,
+                                memoryBytes(wire.area, span.numHosts()));
+    if (!memory)
+      return corrupt(op, member, "memory outside its heap");
+    span.inputs[size_t(member)] = memory;
+    span.results[size_t(member)] = memory + wire.area + kSlack;
+    if (member == span.leader(span.host))
+      span.heads[op.sequence & 1] =
+          memory + 3 * (wire.area + kSlack) +
+          (op.sequence & 1) * headBytes(span.numHosts());
   }
-  return all && span.failedMember < 0 ? Heard::All : Heard::NotYet;
+  return true;
+}
+
+/// What a member sends this one in an uneven exchange.
+uint64_t sendsHere(const Op &op, int member) {
+  const Comm &comm = *op.comm;
+  const unsigned char *row =
+      comm.context->hosts->isLocal(comm.ranks[size_t(member)])
+          ? comm.block.members[member].slot(op.sequence).payload + kSpanPayload
+          : remotePayload(op, member);
+  uint64_t bytes;
+  std::memcpy(&bytes, row + 8 * comm.me, 8);
+  return bytes;
 }
 
 /// All have been heard: how the work is divided. False after breakComm.
@@ -240,58 +220,48 @@ bool layOut(Op &op) {
   const OpRequest &r = op.request;
   const uint64_t own = longestOf(op);
   uint64_t area = span.area, longest = own;
-  auto take = [&](int member, uint64_t theirs, uint64_t longestThere,
-                  uint64_t sends) {
+  auto take = [&](int member, uint64_t areaThere, uint64_t longestThere) {
     // Only in an uneven exchange do members know different lengths; elsewhere
     // another one would be as many segments as its sender likes.
     if (!unevenExchange(r) && longestThere != own)
       return corrupt(op, member, "another length than its operation has");
-    area = std::min(area, theirs);
+    area = std::min(area, areaThere);
     longest = std::max(longest, longestThere);
-    if (!unevenExchange(r) || sends == r.receive[member])
-      return true;
-    fail(CONCORD_ERROR_MISMATCH,
-         "%s: rank %d sends %llu bytes to rank %d, which expects %llu",
-         describe(op).c_str(), comm.ranks[size_t(member)],
-         (unsigned long long)sends, comm.ranks[size_t(comm.me)],
-         (unsigned long long)r.receive[member]);
-    breakComm(op, CONCORD_ERROR_MISMATCH);
-    return false;
+    return true;
   };
-  if (unevenExchange(r) && !take(comm.me, area, longest, r.send[comm.me]))
-    return false;
   for (int member : span.local) {
     const auto &wire = *reinterpret_cast<const SpanWire *>(
         comm.block.members[member].slot(op.sequence).payload);
-    const Segment &segment = *comm.context->segment;
-    uint64_t bytes = wire.area + kSlack;
-    char *input = segment.pointerAt(wire.input, bytes);
-    char *result = segment.pointerAt(wire.result, bytes);
-    char *arrivals = segment.pointerAt(wire.arrivals, bytes);
-    if (wire.area > kArea || !input || !result || !arrivals)
-      return corrupt(op, member, "memory outside its heap");
-    span.inputs[size_t(member)] = input;
-    span.results[size_t(member)] = result;
-    span.arrivals[size_t(member)] = arrivals;
-    if (!take(member, wire.area, wire.longest, wire.sendBytes[comm.me]))
+    if (!take(member, wire.area, wire.longest))
       return false;
   }
-  for (int member : span.remote) {
-    const SpanHeader &header = headerAt(span, member, 2);
-    if (!take(member, header.area, header.longest, header.sendBytes))
+  for (int host = 0; host < span.numHosts(); ++host)
+    if (const SpanHeader &header = headOf(op, host);
+        host != span.host &&
+        !take(span.leader(host), header.area, header.longest))
       return false;
-  }
+  for (int member = 0; unevenExchange(r) && member < comm.size; ++member)
+    if (uint64_t sends = sendsHere(op, member); sends != r.receive[member]) {
+      fail(CONCORD_ERROR_MISMATCH,
+           "%s: rank %d sends %llu bytes to rank %d, which expects %llu",
+           describe(op).c_str(), comm.ranks[size_t(member)],
+           (unsigned long long)sends, comm.ranks[size_t(comm.me)],
+           (unsigned long long)r.receive[member]);
+      breakComm(op, CONCORD_ERROR_MISMATCH);
+      return false;
+    }
+  span.byRounds = betweenHosts(op.form);
   uint64_t chunks =
-      chunked(r.kind, true) || chunked(r.kind, false) ? uint64_t(comm.size) : 1;
+      span.byRounds ? chunksByRounds(op)
+      : chunked(r.kind, true) || chunked(r.kind, false) ? uint64_t(comm.size)
+                                                        : 1;
   op.part = longest; // the whole length, for the segment loop
   op.segment = 0;
-  span.byHosts = goesByHosts(op);
-  if (span.byHosts && reduces(r.kind))
-    span.partial = comm.context->arithmetic->reduce(
-        r.dtype, r.reduction == Reduction::Avg ? Reduction::Sum : r.reduction);
   op.segmentBytes = std::min(longest, area / chunks / 64 * 64);
   if (longest != 0 && op.segmentBytes == 0)
     return corrupt(op, comm.me, "no room for a segment");
+  if (span.byRounds)
+    openRounds(op);
   return true;
 }
 
@@ -299,14 +269,38 @@ Progress complete(Op &op) {
   Comm &comm = *op.comm;
   comm.last = {};
   comm.last.kind = op.request.kind;
-  comm.last.form = op.inlined ? Form::Flat : Form::Staged;
+  comm.last.form = op.form;
   comm.last.bytes = op.payload;
   comm.last.inlined = op.inlined;
   comm.last.hosts = true;
-  comm.last.byHosts = !op.inlined && comm.span->byHosts;
+  comm.last.asked = op.askedFor;
+  comm.last.whole = wholeBytes(op);
+  comm.last.divides = dividesAmongHosts(op.request);
   comm.span->step = Span::Step::Connect;
   op.state = Op::State::Done;
   return Progress::Done;
+}
+
+/// The headers are there: end, or go on with the first segment. False after
+/// breakComm.
+bool heard(Op &op) {
+  Comm &comm = *op.comm;
+  Span &span = *comm.span;
+  if (op.inlined) {
+    const unsigned char *payloads[kMaxRanks];
+    for (int member : span.remote)
+      payloads[member] = remotePayload(op, member);
+    for (int member : span.onHost[size_t(span.host)])
+      payloads[member] = comm.block.members[member].slot(op.sequence).payload +
+                         kSpanPayload;
+    finishFrom(op, payloads);
+    op.part = 0;
+  } else if (!layOut(op)) {
+    return false;
+  }
+  op.state = Op::State::Work;
+  span.step = Span::Step::CopyIn;
+  return true;
 }
 
 /// Whether a member on another host has died, or the transport has failed; then
@@ -384,12 +378,13 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
       if (!allSettled(span, span.headerSends[op.sequence & 1]))
         return blocked();
       publish(op);
+      std::fill(span.heard.begin(), span.heard.end(), 0);
       op.state = Op::State::Gather;
-      go(Span::Step::Headers);
+      go(Span::Step::Slots);
       break;
     }
-    case Span::Step::Headers:
-      switch (hear(op)) {
+    case Span::Step::Slots:
+      switch (hearSlots(op)) {
       case Heard::NotYet:
         return blocked();
       case Heard::Failed:
@@ -398,79 +393,104 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
         break;
       }
       comm.known = op.sequence;
-      if (op.inlined) {
-        const unsigned char *payloads[kMaxRanks];
-        for (int member : span.remote)
-          payloads[member] = payloadOf(headerAt(span, member, 2));
-        for (int member : span.local)
-          payloads[member] =
-              comm.block.members[member].slot(op.sequence).payload;
-        payloads[comm.me] =
-            comm.block.members[comm.me].slot(op.sequence).payload;
-        finishFrom(op, payloads);
-        return complete(op);
-      }
-      if (!layOut(op))
+      if (!openLocals(op))
         return Progress::Done;
-      if (op.part == 0)
-        return complete(op);
-      op.state = Op::State::Work;
-      go(Span::Step::CopyIn);
+      placeHeads(op);
+      if (span.leads()) {
+        writeHead(op);
+        go(Span::Step::Heads);
+      } else {
+        tick();
+        go(Span::Step::Told);
+      }
+      break;
+    case Span::Step::Heads:
+      switch (exchangeHeads(op)) {
+      case Heard::NotYet:
+        return blocked();
+      case Heard::Failed:
+        return Progress::Done;
+      case Heard::All:
+        break;
+      }
+      tick();
+      if (!heard(op))
+        return Progress::Done;
+      tick();
+      break;
+    case Span::Step::Told:
+      if (comm.block.members[span.leader(span.host)].tick.load(
+              std::memory_order_acquire) < comm.tick)
+        return blocked();
+      moved = true;
+      if (!checkHeads(op) || !heard(op))
+        return Progress::Done;
+      // So that the leader knows when it may give the headers' memory back.
+      tick();
       break;
     case Span::Step::CopyIn:
+      if (op.part == 0)
+        return complete(op);
+      if (span.byRounds) {
+        if (op.position == 0 && op.peerIndex == 0)
+          beginRounds(op);
+        if (!copyInByRounds(op, left))
+          return Progress::Advanced;
+        tick();
+        go(span.agent() ? Span::Step::Collect : Span::Step::Shared);
+        if (!span.agent())
+          tick();
+        break;
+      }
       if (!copyIn(op, left))
         return Progress::Advanced;
       tick();
-      if (span.byHosts && reduces(op.request.kind)) {
-        go(Span::Step::Partial);
-      } else {
-        postInputs(op);
-        go(Span::Step::Inputs);
-      }
-      break;
-    case Span::Step::Partial:
-      if (!ticksReady(span))
-        return blocked();
-      if (!sumForOthers(op, left))
-        return Progress::Advanced;
       postInputs(op);
       go(Span::Step::Inputs);
       break;
+    case Span::Step::Collect:
+      if (!ticksReady(span))
+        return blocked();
+      if (!collect(op, left))
+        return Progress::Advanced;
+      go(Span::Step::Rounds);
+      break;
+    case Span::Step::Rounds:
+      switch (exchangeRounds(op, left)) {
+      case Progress::Blocked:
+        return blocked();
+      case Progress::Advanced:
+        return Progress::Advanced;
+      case Progress::Done:
+        break;
+      }
+      go(Span::Step::Divide);
+      break;
+    case Span::Step::Divide:
+      if (!divide(op, left))
+        return Progress::Advanced;
+      tick();
+      go(Span::Step::Shared);
+      break;
     case Span::Step::Inputs:
       if (!ticksReady(span) || !allSettled(span, span.receives))
-        return blocked();
-      if (span.byHosts && op.request.kind == Kind::Broadcast) {
-        tick();
-        go(Span::Step::Arrived);
-      } else {
-        go(Span::Step::Work);
-      }
-      break;
-    case Span::Step::Arrived:
-      if (!ticksReady(span))
         return blocked();
       go(Span::Step::Work);
       break;
     case Span::Step::Work:
       if (!work(op, left))
         return Progress::Advanced;
+      tick();
       if (!hasResults(op.request.kind)) {
-        tick();
         go(Span::Step::Release);
         break;
       }
-      // By hosts, what a member has for the others is complete only when it has
-      // the remote results that it receives for them.
-      if (!span.byHosts)
-        tick();
       postResults(op);
       go(Span::Step::Results);
       break;
     case Span::Step::Results:
       if (!allSettled(span, span.receives))
         return blocked();
-      if (span.byHosts)
-        tick();
       go(Span::Step::Shared);
       break;
     case Span::Step::Shared:
@@ -479,7 +499,7 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
       go(Span::Step::TakeOut);
       break;
     case Span::Step::TakeOut:
-      if (!takeOut(op, left))
+      if (!(span.byRounds ? takeOutByRounds(op, left) : takeOut(op, left)))
         return Progress::Advanced;
       tick();
       go(Span::Step::Release);
@@ -511,45 +531,58 @@ uint64_t concord::rt::missingSpan(const Op &op) {
   if (op.state == Op::State::Queued || op.state == Op::State::Idle)
     return 0;
   for (int member : span.local) {
-    bool late =
-        span.step == Span::Step::Headers
-            // Not as it was when it was last asked.
-            ? comm.block.members[member].slot(op.sequence).sequence.load() <
-                  op.sequence
-            : span.step != Span::Step::Connect &&
-                  comm.block.members[member].tick.load() < comm.tick;
+    bool late = false;
+    switch (span.step) {
+    case Span::Step::Connect:
+    case Span::Step::Heads:
+      break;
+    case Span::Step::Slots:
+      // Not as it was when it was last asked.
+      late = comm.block.members[member].slot(op.sequence).sequence.load() <
+             op.sequence;
+      break;
+    case Span::Step::Told:
+      if (member != span.leader(span.host))
+        break;
+      [[fallthrough]];
+    default:
+      late = comm.block.members[member].tick.load() < comm.tick;
+    }
     if (late)
       add(member);
   }
+  // Of the host whose header comes next, anyone may be late. Who is further on
+  // may have finished, and left.
+  if (span.step == Span::Step::Heads)
+    for (int member :
+         span.onHost[size_t(span.next(-(1 << span.headRound)))])
+      add(member);
   for (int member : span.remote) {
     size_t m = size_t(member);
     bool late = dead >> comm.ranks[m] & 1 || member == span.failedMember;
-    switch (span.step) {
-    case Span::Step::Connect:
+    if (span.step == Span::Step::Connect)
       late |= span.peerTags[m] == 0 || span.headerSends[op.sequence & 1][m];
-      break;
-    case Span::Step::Headers:
-      late |= !span.heard[m];
-      break;
-    default:
+    else if (span.step > Span::Step::Told)
       late |= span.sends[m] || span.resultSends[m] || span.receives[m];
-    }
     if (late)
       add(member);
   }
   return mask;
 }
 
+double concord::rt::patienceSpan(const Op &op) {
+  const Span &span = *op.comm->span;
+  // Who sends nothing in the first round has not all of its host; later it may
+  // wait for a third.
+  return span.step == Span::Step::Heads ? 0.3 * (1 + span.headRound) : 2.5;
+}
+
 int32_t concord::rt::prepareSpan(Op &op) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
   const OpRequest &r = op.request;
-  // Members of an uneven operation know different sizes.
-  op.form = comm.context->scores.empty() || uneven(r)
-                ? Form::Automatic
-                : chooseForm(comm.context->scores, r.kind, 0, op.payload);
   if (r.kind != Kind::Send && r.kind != Kind::Recv) {
-    op.inlined = !uneven(r) && op.payload <= kSpanInline;
+    chooseSpan(op);
     return CONCORD_OK;
   }
   // Made at the first message with a member, not in every step.
@@ -572,20 +605,20 @@ int32_t concord::rt::prepareSpan(Op &op) {
 
 void concord::rt::makeSpan(Comm &comm) {
   Context &context = *comm.context;
-  Hosts *hosts = context.hosts.get();
-  if (!hosts)
+  Hosts *table = context.hosts.get();
+  if (!table)
     return;
   uint64_t mask = 0;
   for (int32_t rank : comm.ranks)
     mask |= uint64_t(1) << rank;
-  if (!(mask & hosts->remoteMask()))
+  if (!(mask & table->remoteMask()))
     return;
   auto span = std::make_unique<Span>(comm);
   size_t n = size_t(comm.size);
-  span->remoteRanks = mask & hosts->remoteMask();
+  span->remoteRanks = mask & table->remoteMask();
   std::vector<int> numbers; // of hosts, in the order of their first members
   for (int member = 0; member < comm.size; ++member) {
-    int host = hosts->hostIndex(comm.ranks[size_t(member)]);
+    int host = table->hostIndex(comm.ranks[size_t(member)]);
     auto known = std::find(numbers.begin(), numbers.end(), host);
     size_t number = size_t(known - numbers.begin());
     if (known == numbers.end()) {
@@ -595,36 +628,47 @@ void concord::rt::makeSpan(Comm &comm) {
     span->hostOf.push_back(int(number));
     span->placeOnHost.push_back(int(span->onHost[number].size()));
     span->onHost[number].push_back(member);
-    span->several |= span->onHost[number].size() > 1;
-    if (!hosts->isLocal(comm.ranks[size_t(member)]))
+    if (!table->isLocal(comm.ranks[size_t(member)]))
       span->remote.push_back(member);
     else if (member != comm.me)
       span->local.push_back(member);
+  }
+  span->host = span->hostOf[size_t(comm.me)];
+  span->fullest = span->emptiest = int(span->onHost.front().size());
+  for (const std::vector<int> &list : span->onHost) {
+    span->fullest = std::max(span->fullest, int(list.size()));
+    span->emptiest = std::min(span->emptiest, int(list.size()));
   }
   for (auto *list :
        {&span->headerSends[0], &span->headerSends[1], &span->headerReceives,
         &span->sends, &span->resultSends, &span->receives})
     list->assign(n, 0);
+  const int hosts = span->numHosts();
+  span->headAt.assign(size_t(hosts) + 1, 0);
+  span->blockAt.assign(size_t(hosts) + 1, 0);
+  span->chunkAt.assign(n, 0);
+  span->rounds.reserve(size_t(mostTransfers(hosts)));
   span->peerTags.assign(n, 0);
   span->inputs.assign(n, nullptr);
   span->results.assign(n, nullptr);
-  span->arrivals.assign(n, nullptr);
   span->heard.assign(n, 0);
   span->outgoing.resize(n);
   span->incoming.resize(n);
   span->area = comm.priority < 0 ? kLowArea : kArea;
-  uint64_t areas = 3 * (span->area + kSlack);
-  span->memory = context.heap.allocate(areas + n * 3 * kHeaderBytes, 4096);
+  const uint64_t bytes = memoryBytes(span->area, hosts);
+  span->memory = context.heap.allocate(bytes, 4096);
   if (!span->memory)
     raise(CONCORD_ERROR_OUT_OF_MEMORY,
           "the heap of %llu bytes (CONCORD_HEAP_BYTES) has no room for "
           "communicator '%s', which has members on other hosts and needs %llu "
           "bytes",
           (unsigned long long)context.segment->heapBytes(), comm.name.c_str(),
-          (unsigned long long)(areas + n * 3 * kHeaderBytes));
-  span->memoryAt = context.segment->offsetOf(span->memory, areas);
-  span->headers = span->memory + areas;
-  span->tag = hosts->takeTag();
+          (unsigned long long)bytes);
+  span->memoryAt = context.segment->offsetOf(span->memory, bytes);
+  for (int parity : {0, 1})
+    span->heads[parity] = span->memory + 3 * (span->area + kSlack) +
+                          uint64_t(parity) * headBytes(hosts);
+  span->tag = table->takeTag();
   if (!span->tag) {
     context.heap.release(span->memory);
     raise(CONCORD_ERROR_OUT_OF_MEMORY,
@@ -632,12 +676,12 @@ void concord::rt::makeSpan(Comm &comm) {
           "made too many that span hosts",
           comm.name.c_str(), context.rank);
   }
-  hosts->carryOver(comm.key, *comm.block.header);
+  table->carryOver(comm.key, *comm.block.header);
   Notice notice;
   notice.kind = Notice::Kind::Tag;
   notice.key = comm.key;
   notice.value = span->tag;
-  hosts->mesh().tell(span->remoteRanks, notice);
+  table->mesh().tell(span->remoteRanks, notice);
   comm.span = std::move(span);
 }
 
@@ -667,10 +711,11 @@ void concord::rt::dropSpan(Comm &comm) {
   // What has been sent is on its way out; where all is well, let it go.
   bool well = comm.status == CONCORD_OK && !lost(span);
   int64_t deadline = nowNanoseconds() + kExplain;
-  bool left = true;
-  while (well && (left = pending()) && nowNanoseconds() < deadline)
+  auto read = [&] { return span.local.empty() || ticksReady(span); };
+  while (well && (pending() || !read()) && nowNanoseconds() < deadline)
     ::sched_yield();
-  bool gaveUp = false;
+  // Others of this host may still read what is in this memory.
+  bool gaveUp = well && !read();
   for (auto [request, receiving] : requests)
     if (*request) {
       transport.abandon(request, receiving);

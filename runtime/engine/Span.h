@@ -10,22 +10,25 @@
 // operations like any other; members of one host meet in the heap, those of
 // different hosts over the transport (transport/Transport.h).
 //
-// Every member sends every other a header (sequence, fingerprint, and a payload
-// up to kSpanInline) and hears from all before it goes on, as with slots. What
-// is larger goes by segments through memory of the communicator, which is made
-// with it: inputs to those who need them, work, results to those who want them.
+// Headers. Members of a host hear each other by their slots. The first member
+// of each host, its *leader*, then tells the other leaders that all of its host
+// have come, with what, and what is small enough of their payloads; it passes
+// on what it has heard (Bruck's all-gather: after round k a leader knows of 2^k
+// hosts), so an operation has H ceil(log2 H) headers for H hosts, however many
+// members there are. Then it ticks, and the others of its host read the headers
+// in its memory (engine/SpanHeads.cpp).
 //
-// Two forms. *Direct*: every member exchanges with every remote one, and
+// What does not travel with the headers goes by segments through memory of the
+// communicator, which is made with it, in one of two ways. *Direct*
+// (engine/SpanForms.cpp): every member exchanges with every remote one, and
 // reductions take the members in group order, so the bits are those of one
-// host. *By hosts*: what is needed twice on a host goes there once. Of each
-// member's share one member of every other host, its delegate, reduces the
-// inputs of that host and sends the sum; its result, or its part of a gather,
-// goes to the delegates alone, from whose memory the others of their hosts take
-// it. Reductions then take the members within a host in group order, and the
-// hosts in the order of their first members: all members still have the same
-// bits, in every run. Per segment of S bytes, p members and h hosts, a host
-// sends all_reduce 2S(h-1)/h, and reduce_scatter, all_gather, reduce and
-// broadcast each byte once to each host.
+// host. *By rounds* (engine/SpanRounds.cpp): what is needed twice on a host goes
+// there once. The array is divided into lanes; each lane has an agent on every
+// host, which reduces, or collects, the inputs of its host and exchanges with
+// the lane's other agents by a schedule (algorithms/Rounds.h); the members of
+// its host take the result from its memory. Reductions then take the members
+// within a host in group order, and the hosts, numbered by their first members,
+// in the schedule's order: all members have the same bits, in every run.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,29 +40,39 @@
 
 namespace concord::rt {
 
-/// Payload that travels in the headers.
+/// Payload of one member that travels in the headers, at most, and of all.
 constexpr uint64_t kSpanInline = 4096;
+constexpr uint64_t kSpanRoom = uint64_t(32) << 10;
 
-/// First message of every operation, from every member to every remote one.
+/// Of one host, to the others; the payloads of its members follow.
 struct SpanHeader {
   uint64_t sequence;
   uint64_t fingerprint;
-  uint64_t sendBytes; ///< uneven all_to_all: what the receiver is sent
-  uint64_t area;      ///< bytes of an area of the sender's (see Span::area)
-  uint64_t longest;   ///< bytes of the longest chunk it knows of
-  uint64_t payload;   ///< bytes that follow
-  uint64_t reserved[2];
+  uint64_t area;    ///< least bytes of an area of its members (see Span::area)
+  uint64_t longest; ///< bytes of the longest chunk that they know of
+  uint64_t payload; ///< bytes that follow
+  uint64_t reserved[3];
 };
 static_assert(sizeof(SpanHeader) == 64);
 
-/// What members of one host say in their slots, where nothing is inlined.
+/// Of the headers of all hosts. Twice, so that those of an operation that does
+/// not fit the own one are received whole.
+constexpr uint64_t headBytes(int hosts) {
+  return 2 * (uint64_t(hosts) * sizeof(SpanHeader) + kSpanRoom);
+}
+
+/// What members of one host say in their slots; a payload follows, at
+/// kSpanPayload: what is inlined, or of an uneven all_to_all the bytes for each
+/// member.
 struct SpanWire {
-  /// Where the areas that others read lie in the heaps.
-  uint64_t input, result, arrivals;
-  uint64_t area, longest;
-  uint64_t sendBytes[kMaxRanks];
+  uint64_t memory; ///< Span::memory, in the heaps
+  uint64_t area, longest, reserved;
 };
-static_assert(sizeof(SpanWire) <= kSlotPayload);
+constexpr uint64_t kSpanPayload = 64 - offsetof(Slot, payload);
+static_assert(sizeof(SpanWire) <= kSpanPayload &&
+              kSpanPayload + kSpanInline <= kSlotPayload &&
+              kSpanPayload + 8 * kMaxRanks <= kSlotPayload &&
+              8 * kMaxRanks * kMaxRanks <= kSpanRoom);
 
 /// One direction of the messages with one remote member.
 struct SpanChannel {
@@ -72,14 +85,17 @@ struct Span {
 
   enum class Step : uint8_t {
     Connect, ///< waits for the remote members' tags
-    Headers, ///< waits for headers and slots
+    Slots,   ///< waits for the slots of this host
+    Heads,   ///< the leader: exchanges headers
+    Told,    ///< the others: wait for the leader
     CopyIn,  ///< copies the own input to where others read or receive it from
-    Partial, ///< by hosts: reduces this host's inputs for remote owners
-    Inputs,  ///< waits for what it needs of the others' inputs
-    Arrived, ///< by hosts: waits until the others of this host have theirs
-    Work,    ///< reduces or copies
-    Results, ///< waits for the others' results
-    Shared,  ///< by hosts: as Arrived, of the results
+    Inputs,  ///< direct: waits for what it needs of the others' inputs
+    Work,    ///< direct: reduces or copies
+    Results, ///< direct: waits for the others' results
+    Collect, ///< an agent: reduces or copies what its host has for its lane
+    Rounds,  ///< an agent: exchanges with the others of its lane
+    Divide,  ///< an agent: makes averages of sums
+    Shared,  ///< waits until the others of this host have their results
     TakeOut, ///< copies them out
     Release, ///< waits until all have read what they need
   };
@@ -95,15 +111,13 @@ struct Span {
   /// Members by host, in group order; hosts in the order of their first ones.
   std::vector<std::vector<int>> onHost;
   std::vector<int> hostOf, placeOnHost; ///< by member
-  bool several = false;                 ///< a host has more than one member
-  /// Of the operation in flight: it goes by hosts, with this for partial sums.
-  bool byHosts = false;
-  ReduceFunction partial = nullptr;
+  int host = 0;                         ///< this one
+  int fullest = 1, emptiest = 1;        ///< members on a host
   int numHosts() const { return int(onHost.size()); }
-  /// Who acts for `member` on another host.
-  int delegate(int host, int member) const {
-    const std::vector<int> &list = onHost[size_t(host)];
-    return list[size_t(placeOnHost[size_t(member)]) % list.size()];
+  int leader(int host) const { return onHost[size_t(host)].front(); }
+  bool leads() const { return leader(host) == comm.me; }
+  int next(int steps) const {
+    return (host + steps + numHosts()) % numHosts();
   }
 
   /// Bytes of one area. There are three, with some room behind each: the own
@@ -111,14 +125,33 @@ struct Span {
   /// what comes from other hosts.
   uint64_t area = 0;
   char *memory = nullptr;
-  uint64_t memoryAt = 0;                         ///< in the heaps
-  std::vector<char *> inputs, results, arrivals; ///< of those on this host
-  char *headers = nullptr; ///< per member: two to send, one received
+  uint64_t memoryAt = 0;               ///< in the heaps
+  std::vector<char *> inputs, results; ///< of those on this host
+
+  /// Headers, by the parity of the sequence: the leader's memory, this member's
+  /// or another one's of this host. Of the hosts this one, the one before, ...
+  char *heads[2] = {};
+  std::vector<uint64_t> headAt; ///< where each begins; the end
+  int headRound = 0;
+  bool headPosted = false;
+
+  /// Of the operation in flight, by rounds.
+  bool byRounds = false;
+  int lanes = 1;
+  bool agent() const { return placeOnHost[size_t(comm.me)] < lanes; }
+  int lane() const { return placeOnHost[size_t(comm.me)] % lanes; }
+  ReduceFunction partial = nullptr; ///< for sums that others add to
+  std::vector<Transfer> rounds;
+  size_t nextTransfer = 0, roundEnd = 0;
+  bool posted = false;
+  /// Of the segment: where the blocks of the own lane begin, by host, and
+  /// where each member's chunk lies in its lane.
+  std::vector<uint64_t> blockAt, chunkAt;
 
   Step step = Step::Connect;
   std::vector<concord_transport_request> headerSends[2], headerReceives;
   std::vector<concord_transport_request> sends, resultSends, receives;
-  std::vector<uint8_t> heard; ///< by member: its header or slot is there
+  std::vector<uint8_t> heard; ///< by member: its slot is there
   std::vector<SpanChannel> outgoing, incoming; ///< by member
   bool progressed = false; ///< something has come since it was last asked
   int failedMember = -1;   ///< the transport has failed with it
@@ -137,6 +170,11 @@ void dropSpan(Comm &comm);
 int32_t prepareSpan(Op &op);
 Progress advanceSpan(Op &op, uint64_t quantum);
 uint64_t missingSpan(const Op &op);
+/// Seconds, beyond CONCORD_TIMEOUT, that a member which waits for others that
+/// may wait themselves leaves to those who know more.
+double patienceSpan(const Op &op);
+/// Why the last operation was done as it was; for concord_comm_last_form.
+std::string spanReason(const Comm &comm);
 /// Messages with a member on another host.
 bool remoteMessage(const Op &op);
 Progress advanceSpanMessage(Op &op);

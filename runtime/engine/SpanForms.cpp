@@ -1,13 +1,14 @@
-//===- SpanForms.cpp - Which bytes go where between hosts -----------------===//
+//===- SpanForms.cpp - The choice of a form, and the direct one -----------===//
 //
 // Part of the Concord project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===----------------------------------------------------------------------===//
 //
-// Which bytes one member needs of another is computed by both sides from what
-// all know (inputPart, resultPart), so no message says where it belongs, and an
-// empty part is no message.
+// Direct: every member exchanges with every remote one. Which bytes one member
+// needs of another is computed by both sides from what all know (inputPart,
+// resultPart), so no message says where it belongs, and an empty part is no
+// message.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,6 +16,7 @@
 #include "engine/SpanParts.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 using namespace concord;
@@ -22,8 +24,6 @@ using namespace concord::rt;
 using namespace concord::rt::spans;
 
 namespace {
-
-constexpr uint64_t roundUp(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 //===----------------------------------------------------------------------===//
 // Who needs what
@@ -34,12 +34,6 @@ struct Part {
   uint64_t begin = 0; ///< within the segment
   uint64_t bytes = 0;
 };
-
-/// What of a chunk of `length` bytes lies in the segment.
-uint64_t clip(const Op &op, uint64_t length) {
-  return length <= op.segment ? 0
-                              : std::min(length - op.segment, op.segmentBytes);
-}
 
 Part shareOf(const Op &op, int member) {
   uint64_t whole = clip(op, op.request.chunk);
@@ -88,27 +82,106 @@ bool concord::rt::spans::reduces(Kind kind) {
          kind == Kind::ReduceScatter;
 }
 
-namespace {
-
-/// Whether partial sums of the hosts are the same thing. Narrow floats are
-/// accumulated in f32 and rounded once, which a partial sum of their type is
-/// not.
-bool divides(DType dtype, Reduction reduction) {
-  bool narrow = dtype == DType::F16 || dtype == DType::BF16;
-  return !narrow ||
-         (reduction != Reduction::Sum && reduction != Reduction::Prod &&
-          reduction != Reduction::Avg);
+// Narrow floats are accumulated in f32 and rounded once, which a partial sum of
+// their type is not.
+bool concord::rt::spans::dividesAmongHosts(const OpRequest &r) {
+  bool narrow = r.dtype == DType::F16 || r.dtype == DType::BF16;
+  bool sums = r.reduction == Reduction::Sum || r.reduction == Reduction::Prod ||
+              r.reduction == Reduction::Avg;
+  return !reduces(r.kind) || !narrow || !sums;
 }
 
-} // namespace
-
-bool concord::rt::spans::goesByHosts(const Op &op) {
+uint64_t concord::rt::spans::wholeBytes(const Op &op) {
   const OpRequest &r = op.request;
-  if (!op.comm->span->several || op.form == Form::Direct)
-    return false;
-  return reduces(r.kind)
-             ? divides(r.dtype, r.reduction)
-             : r.kind == Kind::AllGather || r.kind == Kind::Broadcast;
+  uint64_t size = uint64_t(op.comm->size), total = 0;
+  if (!uneven(r))
+    return chunked(r.kind, true) || chunked(r.kind, false) ? r.chunk * size
+                                                           : r.chunk;
+  for (uint64_t i = 0; i < size && r.kind != Kind::AllToAll; ++i)
+    total += r.receive[i];
+  return total;
+}
+
+void concord::rt::spans::chooseSpan(Op &op) {
+  const Comm &comm = *op.comm;
+  const Span &span = *comm.span;
+  const Context &context = *comm.context;
+  const OpRequest &r = op.request;
+  const uint64_t whole = wholeBytes(op);
+  // Members of an uneven operation know different sizes of their inputs.
+  uint64_t known = !uneven(r)            ? op.payload
+                   : chunked(r.kind, true) ? whole
+                                           : whole / uint64_t(comm.size);
+  Form asked = context.scores.empty() || (uneven(r) && r.kind == Kind::AllToAll)
+                   ? Form::Automatic
+                   : chooseForm(context.scores, r.kind, 0, known);
+  // How operands within a host are reached is no question here.
+  if (asked != Form::Flat && asked != Form::Direct && !betweenHosts(asked))
+    asked = Form::Automatic;
+  bool rounds = formExists(Form::Pairwise, r.kind) && dividesAmongHosts(r);
+  Form best = rounds ? cheapestRounds(r.kind, span.numHosts(), whole,
+                                      context.link)
+                     : Form::Direct;
+  op.inlined = false;
+  if (!uneven(r) && op.payload <= kSpanInline &&
+      (asked == Form::Flat || asked == Form::Automatic ||
+       r.kind == Kind::Barrier)) {
+    op.inlined = true;
+    uint64_t total = 0;
+    for (int host = 0; host < span.numHosts(); ++host)
+      total += payloadOfHost(op, host);
+    double more = rounds ? secondsOfRounds(r.kind, best, span.numHosts(), whole,
+                                           context.link)
+                         : 2 * context.link.latency;
+    op.inlined =
+        total <= kSpanRoom && (asked == Form::Flat || total <= kSpanInline ||
+                               double(total) * context.link.byte <= more);
+  }
+  if (op.inlined)
+    op.form = Form::Flat;
+  else if (asked == Form::Direct || !rounds)
+    op.form = Form::Direct;
+  else if (betweenHosts(asked))
+    op.form = asked;
+  else
+    op.form = best;
+  // The same messages and the same order, and nothing is copied twice.
+  if (op.form == Form::Pairwise && span.fullest == 1 && asked != op.form &&
+      r.kind != Kind::Broadcast && r.kind != Kind::Reduce)
+    op.form = Form::Direct;
+  op.askedFor = op.form == asked;
+}
+
+std::string concord::rt::spanReason(const Comm &comm) {
+  const Span &span = *comm.span;
+  const LastForm &last = comm.last;
+  const Link &link = comm.context->link;
+  std::string text =
+      "the members are on " + std::to_string(span.numHosts()) + " hosts, and ";
+  if (last.asked)
+    return text + "CONCORD_ALGORITHM says so";
+  if (last.inlined)
+    return text + "payloads of up to " + std::to_string(kSpanInline) +
+           " B travel with the headers where that costs less than rounds of "
+           "their own";
+  if (!last.divides)
+    return text + "sums of f16 and bf16 are rounded once, where all inputs meet";
+  if (!formExists(Form::Pairwise, last.kind))
+    return text + "every byte goes once, to the member that wants it";
+  std::string costs;
+  for (Form form : {Form::Pairwise, Form::Recursive, Form::Halving, Form::Tree,
+                    Form::Ring}) {
+    double seconds = secondsOfRounds(last.kind, form, span.numHosts(),
+                                     last.whole, link);
+    char cost[48];
+    std::snprintf(cost, sizeof cost, " %.1f us", seconds * 1e6);
+    if (seconds >= 0)
+      costs += (costs.empty() ? "" : ", ") + std::string(formText(form)) + cost;
+  }
+  return text + (last.form == Form::Direct
+                     ? "with one member each it is the pairwise form"
+                     : "it costs least") +
+         " by CONCORD_LINK: " + costs;
 }
 
 namespace {
@@ -132,16 +205,6 @@ Part resultPart(const Op &op, int from, int to) {
   default:
     return {};
   }
-}
-
-/// Whether a host wants the result of `from`, and what its delegate takes.
-Part resultForHost(const Op &op, int from, int host) {
-  const std::vector<int> &list = op.comm->span->onHost[size_t(host)];
-  const OpRequest &r = op.request;
-  bool rooted = r.kind == Kind::Reduce || r.kind == Kind::Gather;
-  if (rooted && op.comm->span->hostOf[size_t(r.root)] != host)
-    return {};
-  return resultPart(op, from, rooted ? r.root : list.front());
 }
 
 /// Where a part of an input lies in the area of its owner.
@@ -180,8 +243,9 @@ uint64_t displacement(const Op &op, bool input, uint64_t c) {
   return at;
 }
 
-/// Between this member's operand and plain memory.
-void copyOwn(const Op &op, bool input, uint64_t chunk, uint64_t at, char *plain,
+} // namespace
+
+void concord::rt::spans::copyOwn(const Op &op, bool input, uint64_t chunk, uint64_t at, char *plain,
              uint64_t bytes) {
   View own = viewOf(op, input ? op.request.in : op.request.out);
   own.start += at;
@@ -194,26 +258,9 @@ void copyOwn(const Op &op, bool input, uint64_t chunk, uint64_t at, char *plain,
     copyLinear(own, offset, other, 0, bytes, spread);
 }
 
-/// Take the next piece of `length` bytes, at most `left`, which shrinks. True
-/// at the end.
-template <typename Take>
-bool piece(Op &op, uint64_t &left, uint64_t length, Take take) {
-  uint64_t n = std::min(left, length - op.position);
-  if (n)
-    take(op.position, n);
-  op.position += n;
-  left -= n;
-  if (op.position < length)
-    return false;
-  op.position = 0;
-  return true;
-}
-
 //===----------------------------------------------------------------------===//
 // The work
 //===----------------------------------------------------------------------===//
-
-} // namespace
 
 bool concord::rt::spans::copyIn(Op &op, uint64_t &left) {
   Comm &comm = *op.comm;
@@ -226,35 +273,6 @@ bool concord::rt::spans::copyIn(Op &op, uint64_t &left) {
     uint64_t length = clip(op, chunkBytes(op, true, int(c)));
     if (!piece(op, left, length, [&](uint64_t at, uint64_t n) {
           copyOwn(op, true, c, at, to + at, n);
-        }))
-      return false;
-  }
-  op.peerIndex = 0;
-  return true;
-}
-
-bool concord::rt::spans::sumForOthers(Op &op, uint64_t &left) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  int host = span.hostOf[size_t(comm.me)];
-  const std::vector<int> &here = span.onHost[size_t(host)];
-  size_t element = dtypeSize(op.request.dtype);
-  for (; op.peerIndex < comm.size; ++op.peerIndex) {
-    int owner = op.peerIndex;
-    if (here.size() == 1 || span.hostOf[size_t(owner)] == host ||
-        span.delegate(host, owner) != comm.me)
-      continue;
-    Part part = inputPart(op, comm.me, owner);
-    uint64_t at = inputAt(op, part);
-    if (!piece(op, left, part.bytes, [&](uint64_t offset, uint64_t n) {
-          const void *sources[kMaxRanks];
-          int count = 0;
-          for (int member : here)
-            sources[count++] =
-                (member == comm.me ? span.memory
-                                   : span.inputs[size_t(member)]) +
-                at + offset;
-          span.partial(sources, count, span.memory + at + offset, n / element);
         }))
       return false;
   }
@@ -280,58 +298,11 @@ void receivePart(const Op &op, int member, int owner, const Part &part) {
          span.receives[size_t(member)]);
 }
 
-/// Each part once per host: sums from delegate to owner, and a broadcast from
-/// the root to its delegates.
-void postInputsByHosts(Op &op) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  const OpRequest &r = op.request;
-  int host = span.hostOf[size_t(comm.me)];
-  if (r.kind == Kind::Broadcast) {
-    int rootHost = span.hostOf[size_t(r.root)];
-    Part whole = inputPart(op, r.root, comm.me);
-    for (int h = 0; comm.me == r.root && h < span.numHosts(); ++h)
-      if (h != host)
-        sendPart(span, span.delegate(h, r.root),
-                 span.memory + inputAt(op, whole), whole, span.sends);
-    if (rootHost != host && span.delegate(host, r.root) == comm.me)
-      receivePart(op, r.root, r.root, whole);
-    return;
-  }
-  if (!reduces(r.kind))
-    return;
-  for (int owner : span.remote)
-    if (span.delegate(host, owner) == comm.me) {
-      Part part = inputPart(op, comm.me, owner);
-      sendPart(span, owner, span.memory + inputAt(op, part), part, span.sends);
-    }
-  for (int h = 0; h < span.numHosts(); ++h)
-    if (h != host) {
-      int from = span.delegate(h, comm.me);
-      receivePart(op, from, from, inputPart(op, from, comm.me));
-    }
-}
-
-void postResultsByHosts(Op &op) {
-  Comm &comm = *op.comm;
-  Span &span = *comm.span;
-  int host = span.hostOf[size_t(comm.me)];
-  for (int h = 0; h < span.numHosts(); ++h)
-    if (h != host)
-      sendPart(span, span.delegate(h, comm.me), resultArea(span),
-               resultForHost(op, comm.me, h), span.resultSends);
-  for (int owner : span.remote)
-    if (span.delegate(host, owner) == comm.me)
-      receivePart(op, owner, owner, resultForHost(op, owner, host));
-}
-
 } // namespace
 
 void concord::rt::spans::postInputs(Op &op) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
-  if (span.byHosts)
-    return postInputsByHosts(op);
   for (int member : span.remote) {
     Part part = inputPart(op, comm.me, member);
     sendPart(span, member, span.memory + inputAt(op, part), part, span.sends);
@@ -342,8 +313,6 @@ void concord::rt::spans::postInputs(Op &op) {
 void concord::rt::spans::postResults(Op &op) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
-  if (span.byHosts)
-    return postResultsByHosts(op);
   for (int member : span.remote) {
     sendPart(span, member, resultArea(span), resultPart(op, comm.me, member),
              span.resultSends);
@@ -353,37 +322,9 @@ void concord::rt::spans::postResults(Op &op) {
 
 namespace {
 
-/// Bytes of a block of neutral elements of a sum.
-constexpr uint64_t kNeutral = 4096;
-
-/// x + (-0.0) is x for every x, which x + 0.0 is not.
-const char *neutralOf(DType dtype) {
-  struct Blocks {
-    alignas(64) float f32[kNeutral / 4];
-    alignas(64) double f64[kNeutral / 8];
-    alignas(64) char zeros[kNeutral];
-  };
-  static const Blocks blocks = [] {
-    Blocks made{};
-    std::fill(std::begin(made.f32), std::end(made.f32), -0.0f);
-    std::fill(std::begin(made.f64), std::end(made.f64), -0.0);
-    return made;
-  }();
-  return dtype == DType::F32   ? reinterpret_cast<const char *>(blocks.f32)
-         : dtype == DType::F64 ? reinterpret_cast<const char *>(blocks.f64)
-                               : blocks.zeros;
-}
-
 /// Where what has come from a remote member lies on this host.
 char *arrivedFrom(const Op &op, int member) {
-  const Comm &comm = *op.comm;
-  const Span &span = *comm.span;
-  char *area = incomingArea(span);
-  if (span.byHosts)
-    if (int who = span.delegate(span.hostOf[size_t(comm.me)], member);
-        who != comm.me)
-      area = span.arrivals[size_t(who)];
-  return area + incomingAt(op, member);
+  return incomingArea(*op.comm->span) + incomingAt(op, member);
 }
 
 /// Where a member's input part for this one lies now.
@@ -397,38 +338,6 @@ char *inputFrom(const Op &op, int member, const Part &part) {
   return arrivedFrom(op, member);
 }
 
-/// What the members of this host, and the other hosts, make of a share: first
-/// the sum of those here, then that of the hosts.
-void reduceByHosts(const Op &op, const Part &part, uint64_t at, uint64_t n) {
-  const Comm &comm = *op.comm;
-  const Span &span = *comm.span;
-  size_t element = dtypeSize(op.request.dtype);
-  const void *sources[kMaxRanks];
-  int host = span.hostOf[size_t(comm.me)], count = 0;
-  char *target = resultArea(span) + at;
-  for (int member : span.onHost[size_t(host)])
-    sources[count++] = inputFrom(op, member, part) + at;
-  span.partial(sources, count, target, n / element);
-  for (int h = 0; h < span.numHosts(); ++h)
-    sources[h] = h == host ? target
-                           : incomingArea(span) +
-                                 incomingAt(op, span.delegate(h, comm.me)) + at;
-  count = span.numHosts();
-  if (op.request.reduction != Reduction::Avg)
-    return op.reduce(sources, count, target, n / element);
-  // The average divides by the number of its sources: the members that are in
-  // the sums already count as the neutral element, block by block.
-  const char *neutral = neutralOf(op.request.dtype);
-  for (uint64_t done = 0; done < n; done += kNeutral) {
-    uint64_t length = std::min(n - done, kNeutral);
-    const void *blocks[kMaxRanks];
-    for (int i = 0; i < comm.size; ++i)
-      blocks[i] =
-          i < count ? static_cast<const char *>(sources[i]) + done : neutral;
-    op.reduce(blocks, comm.size, target + done, length / element);
-  }
-}
-
 } // namespace
 
 bool concord::rt::spans::work(Op &op, uint64_t &left) {
@@ -439,14 +348,6 @@ bool concord::rt::spans::work(Op &op, uint64_t &left) {
   case Kind::AllReduce:
   case Kind::Reduce:
   case Kind::ReduceScatter: {
-    if (span.byHosts) {
-      Part part = inputPart(op, comm.me, comm.me);
-      return piece(op, left, part.bytes, [&](uint64_t at, uint64_t n) {
-        reduceByHosts(op, part, at, n);
-        if (r.kind == Kind::ReduceScatter)
-          copyOwn(op, false, 0, at, resultArea(span) + at, n);
-      });
-    }
     const char *begins[kMaxRanks];
     Part part;
     for (int member = 0; member < comm.size; ++member) {

@@ -267,6 +267,12 @@ int32_t Waiter::failure(const Op &waitedFor) {
                   (long long)context.segment->slot(deadRank).pid.load(),
                   onHost(context, deadRank).c_str(), rank);
     }
+    if (word.status == CONCORD_ERROR_TIMEOUT && word.died >= 0 &&
+        word.died < context.world)
+      return fail(CONCORD_ERROR_BROKEN,
+                  "%s: broken by rank %d: it waited too long for rank %d%s",
+                  describe(*op).c_str(), rank, word.died,
+                  onHost(context, word.died).c_str());
     return fail(word.status == CONCORD_ERROR_MISMATCH ? CONCORD_ERROR_MISMATCH
                                                       : CONCORD_ERROR_BROKEN,
                 "%s: broken by rank %d: %s", describe(*op).c_str(), rank,
@@ -277,8 +283,19 @@ int32_t Waiter::failure(const Op &waitedFor) {
     return fail(CONCORD_ERROR_PEER_LEFT,
                 "%s: rank %d has finalized while rank %d waits for it",
                 describe(*op).c_str(), left, context.rank);
+  // Between hosts, who waits for one that waits itself leaves it to others,
+  // who see the one that does not come, to say which it is.
+  double patience = comm.span ? patienceSpan(*op) : 0;
+  for (int i = 0; i < comm.size && patience > 0; ++i) {
+    RankSlot &slot = context.segment->slot(comm.ranks[i]);
+    if (missing >> i & 1 && context.hosts->isLocal(comm.ranks[i]) &&
+        (slot.state.load() != CONCORD_RANK_WAITING ||
+         slot.sequence.load() != op->sequence))
+      patience = 0;
+  }
   if (slow && context.timeoutSeconds > 0 &&
-      double(nowNanoseconds() - began) > context.timeoutSeconds * 1e9) {
+      double(nowNanoseconds() - began) >
+          (context.timeoutSeconds + patience) * 1e9) {
     reportHang(context, context.timeoutSeconds);
     std::string who;
     if (!op->admitted && context.deviceSlots != 0)
@@ -286,6 +303,8 @@ int32_t Waiter::failure(const Op &waitedFor) {
     for (int i = 0; i < comm.size; ++i) {
       if (!(missing >> i & 1))
         continue;
+      if (deadRank < 0)
+        deadRank = comm.ranks[i];
       RankSlot &slot = context.segment->slot(comm.ranks[i]);
       uint32_t state = slot.state.load();
       who += who.empty() ? "rank " : ", rank ";

@@ -129,6 +129,11 @@ typedef enum concord_variable_reader {
     "and CONCORD_WORLD.")                                                      \
   X("CONCORD_LIBRARY", PYTHON, FILE, 0, 0, "", "(build/lib/libconcord.so)",    \
     "0.1", 0, "", "", "The library that the Python package loads.")            \
+  X("CONCORD_LINK", RUNTIME, TEXT, 0, 0, "", "30us,10gbit", "0.1", 1,          \
+    "NCCL_TOPO_FILE", "",                                                      \
+    "What a link between hosts costs, by which the form of a collective that " \
+    "spans hosts is chosen: LATENCY,RATE or LATENCY,MESSAGE,RATE, as "         \
+    "30us,4us,10gbit. comm-bench between hosts prints what it has measured.")  \
   X("CONCORD_LOG", RUNTIME, WORD, 0, 0, "off|error|warn|info|debug", "warn",   \
     "0.1", 0, "NCCL_DEBUG", "HCCL_ENTRY_LOG_ENABLE",                           \
     "How much each rank says. info has every setting with its source and "     \

@@ -88,7 +88,8 @@ struct alignas(128) Claims {
 struct BrokenWord {
   int32_t status = 0;
   int member = -1; ///< who saw it
-  int died = -1;   ///< PEER_DIED: the world rank that did
+  /// PEER_DIED: the world rank that did; TIMEOUT: that was waited for.
+  int died = -1;
 
   uint64_t pack() const {
     return uint64_t(uint16_t(status)) | uint64_t(died + 1) << 16 |

@@ -13,10 +13,14 @@
 //                out of place, heap and foreign memory, against a reference
 //   messages     send, recv and batches, in both directions
 //   comms        split, groups, priorities, streams, many communicators
-//   bits [direct]  all_reduce of reals: the bits of a sum, in its order
+//   bits           all_reduce of reals: the same bits at all ranks and in every
+//                  run, in the documented order
 //   allocations  a step allocates nothing after the first
 //   mismatch     ranks of different hosts issue different things
-//   death RANK   that rank kills itself; the others must be told who it was
+//   death RANK [KIND]  that rank kills itself, between two operations or in the
+//                  middle of one; the others must be told who it was
+//   stopped RANK   that rank stops; the others must be told whom they waited for
+//   form KIND BYTES NAME  the form that such an operation takes
 //   abort, revoke, early   what the names say
 //   lost         exchanges until the other host is gone
 //   fused        a kernel that reads its peers' memory is refused
@@ -36,6 +40,7 @@
 #include <functional>
 #include <malloc.h>
 #include <string>
+#include <thread>
 #include <time.h>
 #include <unistd.h>
 #include <vector>
@@ -423,13 +428,30 @@ std::vector<int> hostsOfRanks() {
   return hosts;
 }
 
+/// The form of the last operation.
+std::string formOf(concord_comm *comm) {
+  char text[800];
+  check(concord_comm_last_form(comm, text, sizeof text), "last form");
+  const char *begin = std::strstr(text, " B: ");
+  const char *end = begin ? std::strstr(begin, " (") : nullptr;
+  if (!end)
+    wrong(std::string("no form in '") + text + "'");
+  return std::string(begin + 4, end);
+}
+
 /// Sums of reals depend on the order. It is that of the group where it goes in
 /// the headers, or direct; else that of the group within a host, and then that
-/// of the hosts' first members. All members must have the same bits.
-void bitsOf(concord_comm *comm, const std::vector<int> &order, bool direct) {
+/// of the form, which is that of the hosts' first members where they go by pairs
+/// or are two. All members must have the same bits, in every run.
+void bitsOf(concord_comm *comm, const std::vector<int> &order) {
   std::vector<int> hosts = hostsOfRanks();
+  std::vector<int> different = hosts;
+  std::sort(different.begin(), different.end());
+  different.erase(std::unique(different.begin(), different.end()),
+                  different.end());
+  const size_t numHosts = different.size();
   for (uint64_t n : {3, 700, 50'000, 900'001}) {
-    Buffer in(n * 4, false), out(n * 4, false);
+    Buffer in(n * 4, false), out(n * 4, false), again(n * 4, true);
     auto real = [](int r, uint64_t i) {
       uint64_t x = (uint64_t(r) + 1) * 0x9e3779b97f4a7c15 + i * 0xff51afd7ed55;
       x ^= x >> 29;
@@ -440,17 +462,33 @@ void bitsOf(concord_comm *comm, const std::vector<int> &order, bool direct) {
       std::memcpy(in.at + 4 * i, &v, 4);
     }
     for (int32_t reduction : {CONCORD_REDUCTION_SUM, CONCORD_REDUCTION_AVG}) {
-      check(concord_all_reduce(comm, in.at, out.at, n, CONCORD_DTYPE_F32,
-                               reduction, nullptr),
-            "all_reduce");
+      for (char *target : {out.at, again.at})
+        check(concord_all_reduce(comm, in.at, target, n, CONCORD_DTYPE_F32,
+                                 reduction, nullptr),
+              "all_reduce");
+      std::string form = formOf(comm);
+      if (std::memcmp(out.at, again.at, 4 * n) != 0)
+        wrong("all_reduce (" + form + "): twice, and not the same bits");
+      uint64_t hash = 1469598103934665603;
+      for (uint64_t i = 0; i < 4 * n; ++i)
+        hash = (hash ^ uint8_t(out.at[i])) * 1099511628211;
+      std::vector<uint64_t> hashes(order.size());
+      check(concord_all_gather(comm, &hash, hashes.data(), 1,
+                               CONCORD_DTYPE_I64, nullptr),
+            "all_gather");
+      for (uint64_t other : hashes)
+        if (other != hash)
+          wrong("all_reduce (" + form + "): not the same bits at all ranks");
+      bool group = form == "flat" || form == "direct";
+      if (!group && form != "pairwise" && numHosts > 2)
+        continue;
       std::vector<std::vector<int>> parts;
       for (int r : order) {
         auto same = [&](const std::vector<int> &part) {
           return hosts[size_t(part[0])] == hosts[size_t(r)];
         };
-        auto found = direct || n * 4 <= 4096
-                         ? parts.begin()
-                         : std::find_if(parts.begin(), parts.end(), same);
+        auto found = group ? parts.begin()
+                           : std::find_if(parts.begin(), parts.end(), same);
         if (found == parts.end())
           parts.push_back({r});
         else
@@ -468,18 +506,19 @@ void bitsOf(concord_comm *comm, const std::vector<int> &order, bool direct) {
           want /= float(order.size());
         std::memcpy(&got, out.at + 4 * i, 4);
         if (std::memcmp(&want, &got, 4) != 0)
-          wrong("all_reduce: element " + std::to_string(i) + " of " +
-                std::to_string(n) + " is not the sum in the right order");
+          wrong("all_reduce (" + form + "): element " + std::to_string(i) +
+                " of " + std::to_string(n) +
+                " is not the sum in the right order");
       }
     }
   }
 }
 
-void bits(bool direct) {
+void bits() {
   std::vector<int> order, mixed;
   for (int r = 0; r < ranks; ++r)
     order.push_back(r);
-  bitsOf(world, order, direct);
+  bitsOf(world, order);
   // Members of the hosts in turns: even ranks first.
   concord_comm *turns = nullptr;
   check(concord_comm_split(world, 0, (me % 2) * ranks + me, nullptr, &turns),
@@ -487,7 +526,7 @@ void bits(bool direct) {
   for (int odd : {0, 1})
     for (int r = odd; r < ranks; r += 2)
       mixed.push_back(r);
-  bitsOf(turns, mixed, direct);
+  bitsOf(turns, mixed);
   check(concord_barrier(world, nullptr), "barrier");
   check(concord_comm_destroy(turns), "destroy");
 }
@@ -691,23 +730,49 @@ void mismatch() {
     wrong("the odd one was not told what it asked for");
 }
 
-void death(int victim) {
+void death(int victim, const std::string &kind) {
   std::vector<float> in(1 << 20), out(1 << 20);
+  auto step = [&] {
+    uint64_t n = in.size(), part = n / uint64_t(ranks);
+    if (kind == "all_gather")
+      return concord_all_gather(world, in.data(), out.data(), part,
+                                CONCORD_DTYPE_F32, nullptr);
+    if (kind == "reduce_scatter")
+      return concord_reduce_scatter(world, in.data(), out.data(), part,
+                                    CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM,
+                                    nullptr);
+    if (kind == "broadcast")
+      return concord_broadcast(world, in.data(), out.data(), n,
+                               CONCORD_DTYPE_F32, 0, nullptr);
+    if (kind == "reduce")
+      return concord_reduce(world, in.data(), out.data(), n, CONCORD_DTYPE_F32,
+                            CONCORD_REDUCTION_SUM, 0, nullptr);
+    if (kind == "barrier")
+      return concord_barrier(world, nullptr);
+    return concord_all_reduce(world, in.data(), out.data(), n,
+                              CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM,
+                              nullptr);
+  };
   int32_t status = CONCORD_OK;
   for (int i = 0; i < 5 && status == CONCORD_OK; ++i)
-    status =
-        concord_all_reduce(world, in.data(), out.data(), in.size(),
-                           CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM, nullptr);
+    status = step();
   if (me == victim) {
     std::fprintf(stderr, "rank %d is process %d and kills itself\n", me,
                  int(::getpid()));
+    // In the middle of one, wherever that is.
+    if (!kind.empty()) {
+      std::thread([] {
+        ::usleep(useconds_t(20'000 + ::getpid() % 7 * 3000));
+        ::kill(::getpid(), SIGKILL);
+      }).detach();
+      while (status == CONCORD_OK)
+        status = step();
+    }
     ::kill(::getpid(), SIGKILL);
   }
   double began = seconds();
   while (status == CONCORD_OK)
-    status =
-        concord_all_reduce(world, in.data(), out.data(), in.size(),
-                           CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM, nullptr);
+    status = step();
   double took = seconds() - began;
   expect(status, CONCORD_ERROR_PEER_DIED, "rank " + std::to_string(victim));
   if (took > 10)
@@ -724,6 +789,55 @@ void death(int victim) {
       wrong("the rest counts " + std::to_string(sum));
     std::fprintf(stderr, "rank %d goes on with %d\n", me, ranks - 1);
   }
+}
+
+/// The others wait for CONCORD_TIMEOUT; the last of them ends it.
+void stopped(int victim) {
+  std::vector<concord_rank_entry> table(static_cast<size_t>(ranks));
+  for (concord_rank_entry &entry : table)
+    entry.struct_size = sizeof entry;
+  check(concord_context_rank_table(context, table.data(), uint32_t(ranks)),
+        "rank table");
+  std::vector<float> in(1 << 18), out(1 << 18);
+  int32_t status = CONCORD_OK;
+  for (int i = 0; status == CONCORD_OK; ++i) {
+    if (i == 3 && me == victim)
+      ::kill(::getpid(), SIGSTOP);
+    status =
+        concord_all_reduce(world, in.data(), out.data(), in.size(),
+                           CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM, nullptr);
+  }
+  std::string text = concord_last_error();
+  if ((status != CONCORD_ERROR_TIMEOUT && status != CONCORD_ERROR_BROKEN) ||
+      text.find("rank " + std::to_string(victim)) == std::string::npos)
+    wrong("a rank that is stopped: " + text);
+  std::fprintf(stderr, "rank %d was told: %s\n", me, text.c_str());
+  ::sleep(1);
+  if (me == (victim + 1) % ranks)
+    ::kill(int(table[size_t(victim)].pid), SIGKILL);
+  ::sleep(1);
+  std::_Exit(0);
+}
+
+void form(const std::string &kind, uint64_t bytes, const std::string &name) {
+  uint64_t n = bytes / 4;
+  Buffer in(bytes, false), out(bytes * uint64_t(ranks), false);
+  int32_t type = CONCORD_DTYPE_F32, sum = CONCORD_REDUCTION_SUM;
+  check(kind == "all_reduce"
+            ? concord_all_reduce(world, in.at, out.at, n, type, sum, nullptr)
+        : kind == "all_gather"
+            ? concord_all_gather(world, in.at, out.at, n, type, nullptr)
+        : kind == "broadcast"
+            ? concord_broadcast(world, in.at, out.at, n, type, 0, nullptr)
+            : concord_reduce_scatter(world, in.at, out.at, n / uint64_t(ranks),
+                                     type, sum, nullptr),
+        kind.c_str());
+  char text[800];
+  check(concord_comm_last_form(world, text, sizeof text), "last form");
+  if (me == 0)
+    std::printf("%s\n", text);
+  if (formOf(world) != name)
+    wrong(std::string("expected ") + name + ": " + text);
 }
 
 void aborting() {
@@ -829,7 +943,7 @@ int main(int argc, char **argv) {
   if (what == "collectives")
     collectives(argc > 2);
   else if (what == "bits")
-    bits(argc > 2);
+    bits();
   else if (what == "messages")
     messages();
   else if (what == "comms")
@@ -839,7 +953,11 @@ int main(int argc, char **argv) {
   else if (what == "mismatch")
     mismatch();
   else if (what == "death")
-    death(std::atoi(argv[2]));
+    death(std::atoi(argv[2]), argc > 3 ? argv[3] : "");
+  else if (what == "stopped")
+    stopped(std::atoi(argv[2]));
+  else if (what == "form")
+    form(argv[2], std::strtoull(argv[3], nullptr, 10), argv[4]);
   else if (what == "abort")
     aborting();
   else if (what == "revoke")

@@ -55,28 +55,83 @@ def test_ranks(library, what):
         assert "rank 1 on h0" in result.stdout and "rank 2 on h1" in result.stdout
 
 
-@pytest.mark.parametrize("form", ["", "all_reduce:0-inf:direct;reduce_scatter:0-inf:direct;"
-                                  "all_gather:0-inf:direct;broadcast:0-inf:direct"])
-def test_collectives(library, form):
-    result = mpirun(library, RANK, "collectives", "quick", CONCORD_ALGORITHM=form)
+KINDS = {"all_reduce": ("direct", "pairwise", "ring", "recursive", "halving"),
+         "reduce_scatter": ("direct", "pairwise", "ring", "halving"),
+         "all_gather": ("direct", "pairwise", "ring", "recursive"),
+         "broadcast": ("direct", "pairwise", "ring", "tree"),
+         "reduce": ("direct", "pairwise", "ring", "tree")}
+FORMS = ("direct", "pairwise", "ring", "recursive", "halving", "tree")
+
+
+def asks(form):
+    """CONCORD_ALGORITHM for a form, of all kinds that have it."""
+    return ";".join(f"{kind}:0-inf:{form}" for kind, forms in KINDS.items()
+                    if form in forms)
+
+
+def runs(library, *command, hosts, **env):
+    result = mpirun(library, RANK, *command, hosts=hosts, **env)
     assert result.returncode == 0, result.stdout
-    assert "collectives: ok" in result.stdout
+    assert f"{command[0]}: ok" in result.stdout, result.stdout
 
 
-def test_bits_of_one_host_where_asked_for(library):
-    result = mpirun(library, RANK, "bits", "direct",
-                    CONCORD_ALGORITHM="all_reduce:0-inf:direct")
-    assert result.returncode == 0 and "bits: ok" in result.stdout, result.stdout
+def test_collectives(library):
+    runs(library, "collectives", "quick", hosts=(2, 2))
+
+
+@pytest.mark.parametrize("hosts", [(2, 1, 1), (1, 1, 1, 1)])
+@pytest.mark.parametrize("form", FORMS)
+def test_collectives_by_every_form(form, hosts):
+    """Every kind, type, size and layout against a reference."""
+    library = "openmpi" if has("openmpi") else "mpich"
+    if not has(library):
+        pytest.skip("no MPI is installed")
+    runs(library, "collectives", "quick", hosts=hosts, CONCORD_ALGORITHM=asks(form))
 
 
 def test_uneven_hosts(library):
-    """Three hosts with two, one and one rank."""
-    result = mpirun(library, RANK, "bits", hosts=(2, 1, 1))
-    assert result.returncode == 0 and "bits: ok" in result.stdout, result.stdout
-    result = mpirun(library, RANK, "collectives", "quick", hosts=(1, 3))
-    assert result.returncode == 0 and "collectives: ok" in result.stdout, result.stdout
-    result = mpirun(library, RANK, "messages", hosts=(1, 2))
-    assert result.returncode == 0 and "messages: ok" in result.stdout, result.stdout
+    runs(library, "bits", hosts=(2, 1, 1))
+    runs(library, "collectives", "quick", hosts=(1, 3))
+    runs(library, "collectives", "quick", hosts=(1, 2, 2))
+    runs(library, "messages", hosts=(1, 2))
+
+
+@pytest.mark.parametrize("form", ("direct", "pairwise", "ring", "recursive", "halving"))
+def test_bits_of_every_form(library, form):
+    """The same at all ranks and twice; of direct and pairwise those of the documented
+    order."""
+    for hosts in ((2, 2), (2, 1, 1)) if form != "recursive" else ((1, 1, 1, 1),):
+        runs(library, "bits", hosts=hosts, CONCORD_ALGORITHM=f"all_reduce:0-inf:{form}")
+
+
+@pytest.mark.parametrize("kind, size, link, form", [
+    ("all_reduce", 64, "30us,10gbit", "flat"),
+    ("all_reduce", 1 << 16, "100us,50gbit", "recursive"),
+    ("all_reduce", 1 << 23, "30us,1gbit", "direct"),  # pairwise, of one member each
+    ("broadcast", 1 << 16, "30us,10gbit", "tree"),
+    ("broadcast", 1 << 23, "30us,1gbit", "ring"),
+])
+def test_the_form_follows_the_link(kind, size, link, form):
+    if not has("openmpi"):
+        pytest.skip("Open MPI is not installed")
+    result = mpirun("openmpi", RANK, "form", kind, str(size), form, hosts=(1, 1, 1, 1),
+                    CONCORD_LINK=link)
+    assert result.returncode == 0, result.stdout
+    assert f" B: {form} (" in result.stdout
+    assert ("by CONCORD_LINK" in result.stdout) == (form != "flat"), result.stdout
+
+
+@pytest.mark.parametrize("variable, value, words", [
+    ("CONCORD_ALGORITHM", "all_gather:0-inf:tree",
+     "all_gather has no form 'tree'; between hosts it has pairwise, ring, recursive"),
+    ("CONCORD_ALGORITHM", "all_to_all:0-inf:ring", "all_to_all has no form 'ring'"),
+    ("CONCORD_LINK", "30us", "'30us' is not LATENCY,RATE"),
+])
+def test_what_cannot_be_is_refused(variable, value, words):
+    if not has("openmpi"):
+        pytest.skip("Open MPI is not installed")
+    result = mpirun("openmpi", RANK, "table", hosts=(1, 1), **{variable: value})
+    assert result.returncode != 0 and words in result.stdout, result.stdout
 
 
 @pytest.mark.parametrize("what, told", [("mismatch", 4), ("revoke", 3), ("early", 3),
@@ -106,14 +161,30 @@ def test_death_is_named(library, victim):
             or library == "mpich" and "Killed (signal 9)" in result.stdout), result.stdout
 
 
-def test_survivors_go_on():
-    """Where mpirun lets them: all see the same death and shrink."""
+@pytest.mark.parametrize("kind, form, victim", [
+    ("all_reduce", "ring", 1), ("all_reduce", "recursive", 2), ("all_reduce", "halving", 3),
+    ("all_reduce", "pairwise", 0), ("all_gather", "ring", 2), ("reduce_scatter", "ring", 3),
+    ("broadcast", "tree", 0), ("reduce", "tree", 3), ("barrier", "", 2)])
+def test_survivors_go_on(kind, form, victim):
+    """A death in the middle of each form; where mpirun lets them, all others see it and
+    shrink."""
     if not has("openmpi"):
         pytest.skip("Open MPI is not installed")
-    result = mpirun("openmpi", RANK, "death", "3", more=["--enable-recovery"],
-                    timeout=60, HOSTS_SHRINK="1")
+    result = mpirun("openmpi", RANK, "death", str(victim), kind, hosts=(2, 1, 1),
+                    more=["--enable-recovery"], timeout=60, HOSTS_SHRINK="1",
+                    CONCORD_ALGORITHM=f"{kind}:0-inf:{form}" if form else "")
     assert result.stdout.count("CONCORD_ERROR_PEER_DIED") == 3, result.stdout
     assert result.stdout.count("goes on with 3") == 3, result.stdout
+
+
+@pytest.mark.parametrize("victim", [0, 1, 3])
+def test_a_stopped_rank_is_named(victim):
+    """On whichever host, leader or not; each of the others names it."""
+    if not has("openmpi"):
+        pytest.skip("Open MPI is not installed")
+    result = mpirun("openmpi", RANK, "stopped", str(victim), hosts=(2, 1, 1),
+                    more=["--enable-recovery"], timeout=60, CONCORD_TIMEOUT="2")
+    assert result.stdout.count("was told") == 3, result.stdout
 
 
 def test_the_wrong_library_is_named(library):
