@@ -334,8 +334,7 @@ double concord::rt::secondsOfRounds(Kind kind, Form form, int size,
     case Form::Recursive:
       return cost(log + 2 * fold, 0, log + 2 * fold);
     default:
-      return cost(2 * log + 2 * fold, 0,
-                  2 * (power - 1.0) / power + 2 * fold);
+      return cost(2 * log + 2 * fold, 0, 2 * (power - 1.0) / power + 2 * fold);
     }
   case Kind::ReduceScatter:
     switch (form) {
@@ -427,10 +426,9 @@ Link concord::rt::parseLink(const std::string &text) {
           text.c_str());
   Link link;
   link.latency = number(fields.front(), std::begin(kTimes), std::end(kTimes));
-  link.message = fields.size() == 3 ? number(fields[1], std::begin(kTimes),
-                                             std::end(kTimes))
-                                    : link.latency / 8;
-  link.byte =
-      8 / number(fields.back(), std::begin(kRates), std::end(kRates));
+  link.message = fields.size() == 3
+                     ? number(fields[1], std::begin(kTimes), std::end(kTimes))
+                     : link.latency / 8;
+  link.byte = 8 / number(fields.back(), std::begin(kRates), std::end(kRates));
   return link;
 }

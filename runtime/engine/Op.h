@@ -172,8 +172,8 @@ struct LastForm {
   bool measured = false; ///< by CONCORD_CALIBRATION
   bool inlined = false, foreign = false, cold = false, streamed = false;
   bool shared = false, exchange = false, outnumbered = false;
-  bool hosts = false; ///< between hosts
-  uint64_t whole = 0; ///< bytes of the whole array
+  bool hosts = false;   ///< between hosts
+  uint64_t whole = 0;   ///< bytes of the whole array
   bool divides = false; ///< hosts may reduce their own members' inputs first
 };
 

@@ -9,8 +9,8 @@
 //
 // What another member reads lies in the input's or the result's area: the input
 // is written before the first tick and read up to Work or Collect, the result
-// before the tick after Work, or after Divide. Both are written again only after
-// the tick that follows TakeOut (test/spin/hosts.pml).
+// before the tick after Work, or after Divide. Both are written again only
+// after the tick that follows TakeOut (test/spin/hosts.pml).
 //
 // The transport sees only memory of the communicator: a message that is given
 // up when a peer dies may be written late, and never into a user's buffer.
@@ -185,7 +185,7 @@ bool openLocals(Op &op) {
     const auto &wire = *reinterpret_cast<const SpanWire *>(
         comm.block.members[member].slot(op.sequence).payload);
     char *memory =
-        wire.area > kArea
+        wire.area > kArea || wire.area % 64 || wire.memory % 64
             ? nullptr
             : segment.pointerAt(wire.memory,
                                 memoryBytes(wire.area, span.numHosts()));
@@ -251,10 +251,10 @@ bool layOut(Op &op) {
       return false;
     }
   span.byRounds = betweenHosts(op.form);
-  uint64_t chunks =
-      span.byRounds ? chunksByRounds(op)
-      : chunked(r.kind, true) || chunked(r.kind, false) ? uint64_t(comm.size)
-                                                        : 1;
+  uint64_t chunks = span.byRounds ? chunksByRounds(op)
+                    : chunked(r.kind, true) || chunked(r.kind, false)
+                        ? uint64_t(comm.size)
+                        : 1;
   op.part = longest; // the whole length, for the segment loop
   op.segment = 0;
   op.segmentBytes = std::min(longest, area / chunks / 64 * 64);
@@ -291,8 +291,8 @@ bool heard(Op &op) {
     for (int member : span.remote)
       payloads[member] = remotePayload(op, member);
     for (int member : span.onHost[size_t(span.host)])
-      payloads[member] = comm.block.members[member].slot(op.sequence).payload +
-                         kSpanPayload;
+      payloads[member] =
+          comm.block.members[member].slot(op.sequence).payload + kSpanPayload;
     finishFrom(op, payloads);
     op.part = 0;
   } else if (!layOut(op)) {
@@ -508,7 +508,8 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
       // The areas may be written again once nobody reads them.
       bool sent = allSettled(span, span.sends);
       sent &= allSettled(span, span.resultSends);
-      if (!sent || !ticksReady(span))
+      // By rounds, who writes them has first waited for all inputs.
+      if (!sent || (!span.byRounds && !ticksReady(span)))
         return blocked();
       op.segment += op.segmentBytes;
       if (op.segment >= op.part)
@@ -554,8 +555,7 @@ uint64_t concord::rt::missingSpan(const Op &op) {
   // Of the host whose header comes next, anyone may be late. Who is further on
   // may have finished, and left.
   if (span.step == Span::Step::Heads)
-    for (int member :
-         span.onHost[size_t(span.next(-(1 << span.headRound)))])
+    for (int member : span.onHost[size_t(span.next(-(1 << span.headRound)))])
       add(member);
   for (int member : span.remote) {
     size_t m = size_t(member);
@@ -574,7 +574,9 @@ double concord::rt::patienceSpan(const Op &op) {
   const Span &span = *op.comm->span;
   // Who sends nothing in the first round has not all of its host; later it may
   // wait for a third.
-  return span.step == Span::Step::Heads ? 0.3 * (1 + span.headRound) : 2.5;
+  double most =
+      span.step == Span::Step::Heads ? 0.3 * (1 + span.headRound) : 2.5;
+  return std::min(most, op.comm->context->timeoutSeconds / 2);
 }
 
 int32_t concord::rt::prepareSpan(Op &op) {

@@ -22,11 +22,11 @@
 // communicator, which is made with it, in one of two ways. *Direct*
 // (engine/SpanForms.cpp): every member exchanges with every remote one, and
 // reductions take the members in group order, so the bits are those of one
-// host. *By rounds* (engine/SpanRounds.cpp): what is needed twice on a host goes
-// there once. The array is divided into lanes; each lane has an agent on every
-// host, which reduces, or collects, the inputs of its host and exchanges with
-// the lane's other agents by a schedule (algorithms/Rounds.h); the members of
-// its host take the result from its memory. Reductions then take the members
+// host. *By rounds* (engine/SpanRounds.cpp): what is needed twice on a host
+// goes there once. The array is divided into lanes; each lane has an agent on
+// every host, which reduces, or collects, the inputs of its host and exchanges
+// with the lane's other agents by a schedule (algorithms/Rounds.h); the members
+// of its host take the result from its memory. Reductions then take the members
 // within a host in group order, and the hosts, numbered by their first members,
 // in the schedule's order: all members have the same bits, in every run.
 //
@@ -116,9 +116,7 @@ struct Span {
   int numHosts() const { return int(onHost.size()); }
   int leader(int host) const { return onHost[size_t(host)].front(); }
   bool leads() const { return leader(host) == comm.me; }
-  int next(int steps) const {
-    return (host + steps + numHosts()) % numHosts();
-  }
+  int next(int steps) const { return (host + steps + numHosts()) % numHosts(); }
 
   /// Bytes of one area. There are three, with some room behind each: the own
   /// input and the own result, which members of this host read in place, and
@@ -151,7 +149,7 @@ struct Span {
   Step step = Step::Connect;
   std::vector<concord_transport_request> headerSends[2], headerReceives;
   std::vector<concord_transport_request> sends, resultSends, receives;
-  std::vector<uint8_t> heard; ///< by member: its slot is there
+  std::vector<uint8_t> heard;                  ///< by member: its slot is there
   std::vector<SpanChannel> outgoing, incoming; ///< by member
   bool progressed = false; ///< something has come since it was last asked
   int failedMember = -1;   ///< the transport has failed with it

@@ -109,7 +109,7 @@ void concord::rt::spans::chooseSpan(Op &op) {
   const OpRequest &r = op.request;
   const uint64_t whole = wholeBytes(op);
   // Members of an uneven operation know different sizes of their inputs.
-  uint64_t known = !uneven(r)            ? op.payload
+  uint64_t known = !uneven(r)              ? op.payload
                    : chunked(r.kind, true) ? whole
                                            : whole / uint64_t(comm.size);
   Form asked = context.scores.empty() || (uneven(r) && r.kind == Kind::AllToAll)
@@ -119,9 +119,9 @@ void concord::rt::spans::chooseSpan(Op &op) {
   if (asked != Form::Flat && asked != Form::Direct && !betweenHosts(asked))
     asked = Form::Automatic;
   bool rounds = formExists(Form::Pairwise, r.kind) && dividesAmongHosts(r);
-  Form best = rounds ? cheapestRounds(r.kind, span.numHosts(), whole,
-                                      context.link)
-                     : Form::Direct;
+  Form best = rounds
+                  ? cheapestRounds(r.kind, span.numHosts(), whole, context.link)
+                  : Form::Direct;
   op.inlined = false;
   if (!uneven(r) && op.payload <= kSpanInline &&
       (asked == Form::Flat || asked == Form::Automatic ||
@@ -165,22 +165,24 @@ std::string concord::rt::spanReason(const Comm &comm) {
            " B travel with the headers where that costs less than rounds of "
            "their own";
   if (!last.divides)
-    return text + "sums of f16 and bf16 are rounded once, where all inputs meet";
+    return text +
+           "sums of f16 and bf16 are rounded once, where all inputs meet";
   if (!formExists(Form::Pairwise, last.kind))
     return text + "every byte goes once, to the member that wants it";
   std::string costs;
   for (Form form : {Form::Pairwise, Form::Recursive, Form::Halving, Form::Tree,
                     Form::Ring}) {
-    double seconds = secondsOfRounds(last.kind, form, span.numHosts(),
-                                     last.whole, link);
+    double seconds =
+        secondsOfRounds(last.kind, form, span.numHosts(), last.whole, link);
     char cost[48];
     std::snprintf(cost, sizeof cost, " %.1f us", seconds * 1e6);
     if (seconds >= 0)
       costs += (costs.empty() ? "" : ", ") + std::string(formText(form)) + cost;
   }
-  return text + (last.form == Form::Direct
-                     ? "with one member each it is the pairwise form"
-                     : "it costs least") +
+  return text +
+         (last.form == Form::Direct
+              ? "with one member each it is the pairwise form"
+              : "it costs least") +
          " by CONCORD_LINK: " + costs;
 }
 
@@ -245,8 +247,8 @@ uint64_t displacement(const Op &op, bool input, uint64_t c) {
 
 } // namespace
 
-void concord::rt::spans::copyOwn(const Op &op, bool input, uint64_t chunk, uint64_t at, char *plain,
-             uint64_t bytes) {
+void concord::rt::spans::copyOwn(const Op &op, bool input, uint64_t chunk,
+                                 uint64_t at, char *plain, uint64_t bytes) {
   View own = viewOf(op, input ? op.request.in : op.request.out);
   own.start += at;
   View other = flatView(plain, bytes);

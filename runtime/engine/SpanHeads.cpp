@@ -30,9 +30,9 @@ namespace {
 
 /// Bytes of each member that the header carries, of those that have some.
 uint64_t payloadOfMember(const Op &op) {
-  return op.inlined                     ? op.payload
+  return op.inlined                   ? op.payload
          : unevenExchange(op.request) ? 8 * uint64_t(op.comm->size)
-                                        : 0;
+                                      : 0;
 }
 
 /// Only the root's payload matters.
@@ -102,8 +102,8 @@ void concord::rt::spans::writeHead(const Op &op) {
     const auto &wire = *reinterpret_cast<const SpanWire *>(slot);
     header.area = std::min(header.area, wire.area);
     header.longest = std::max(header.longest, wire.longest);
-    if (!each || (op.inlined && fromRoot(op.request.kind) &&
-                  member != op.request.root))
+    if (!each ||
+        (op.inlined && fromRoot(op.request.kind) && member != op.request.root))
       continue;
     std::memcpy(to, slot + kSpanPayload, each);
     to += each;

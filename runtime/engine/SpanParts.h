@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What Span.cpp (the state machine), SpanHeads.cpp (headers), SpanForms.cpp (the
-// choice of a form, and the direct one), SpanRounds.cpp (the forms by rounds) and
-// SpanMessages.cpp (send and recv) share.
+// What Span.cpp (the state machine), SpanHeads.cpp (headers), SpanForms.cpp
+// (the choice of a form, and the direct one), SpanRounds.cpp (the forms by
+// rounds) and SpanMessages.cpp (send and recv) share.
 //
 //===----------------------------------------------------------------------===//
 

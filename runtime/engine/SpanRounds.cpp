@@ -9,8 +9,8 @@
 // members, but none below 64 KiB. The member at place j of a host is the agent
 // of lane j there. It collects what its host has for the lane in its result
 // area, exchanges blocks of it with the lane's agents on the other hosts by the
-// operation's schedule (algorithms/Rounds.h), one block per host, and from there
-// the members of its host take what they want.
+// operation's schedule (algorithms/Rounds.h), one block per host, and from
+// there the members of its host take what they want.
 //
 // Of all_reduce, reduce and broadcast a lane is a slice of the array, and its
 // blocks are equal shares. Of reduce_scatter and all_gather a lane has the
@@ -102,8 +102,8 @@ void concord::rt::spans::openRounds(Op &op) {
     whole += sliced(r.kind) ? 0 : uneven(r) ? r.receive[i] : r.chunk;
   if (sliced(r.kind))
     whole = r.chunk;
-  span.lanes = int(std::clamp<uint64_t>(whole / kLaneLeast, 1,
-                                        uint64_t(span.emptiest)));
+  span.lanes =
+      int(std::clamp<uint64_t>(whole / kLaneLeast, 1, uint64_t(span.emptiest)));
   int root = r.root < 0 ? 0 : span.hostOf[size_t(r.root)];
   span.rounds.clear();
   if (span.agent())
@@ -180,11 +180,10 @@ bool concord::rt::spans::collect(Op &op, uint64_t &left) {
       return true;
     const char *from =
         comm.me == r.root ? span.memory : span.inputs[size_t(r.root)];
-    return piece(op, left, slice.end - slice.begin,
-                 [&](uint64_t at, uint64_t n) {
-                   std::memcpy(lane + slice.begin + at, from + slice.begin + at,
-                               n);
-                 });
+    return piece(
+        op, left, slice.end - slice.begin, [&](uint64_t at, uint64_t n) {
+          std::memcpy(lane + slice.begin + at, from + slice.begin + at, n);
+        });
   }
   case Kind::ReduceScatter:
     for (; op.peerIndex < comm.size; ++op.peerIndex) {
@@ -264,19 +263,18 @@ Progress concord::rt::spans::exchangeRounds(Op &op, uint64_t &left) {
       }
     size_t element = dtypeSize(op.request.dtype);
     if (count &&
-        !piece(op, left, range.end - range.begin,
-               [&](uint64_t at, uint64_t n) {
-                 // By the order of the hosts they come from; so are transfers
-                 // of a round.
-                 const void *sources[kMaxRanks];
-                 char *own = lane + range.begin + at;
-                 uint64_t each = roundUp(range.end - range.begin);
-                 for (int i = 0; i < count; ++i)
-                   sources[i < before ? i : i + 1] =
-                       incomingArea(span) + uint64_t(i) * each + at;
-                 sources[before] = own;
-                 span.partial(sources, count + 1, own, n / element);
-               }))
+        !piece(op, left, range.end - range.begin, [&](uint64_t at, uint64_t n) {
+          // By the order of the hosts they come from; so are transfers
+          // of a round.
+          const void *sources[kMaxRanks];
+          char *own = lane + range.begin + at;
+          uint64_t each = roundUp(range.end - range.begin);
+          for (int i = 0; i < count; ++i)
+            sources[i < before ? i : i + 1] =
+                incomingArea(span) + uint64_t(i) * each + at;
+          sources[before] = own;
+          span.partial(sources, count + 1, own, n / element);
+        }))
       return Progress::Advanced;
     span.nextTransfer = span.roundEnd;
     span.posted = false;

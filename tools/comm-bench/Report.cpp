@@ -150,6 +150,14 @@ void concord::bench::printFoot(const Options &options,
     for (const Row &row : rows)
       std::printf("# %10llu %8.3f %10.2f\n", (unsigned long long)row.bytes,
                   row.link, row.latency);
+    // By which ranks choose forms (docs/algorithms.md).
+    double latency = rows[0].latency, rate = 0;
+    for (const Row &row : rows) {
+      latency = std::min(latency, row.latency);
+      rate = std::max(rate, row.link);
+    }
+    std::printf("# as a setting: CONCORD_LINK=%.3gus,%.3ggbit\n", latency,
+                8 * rate);
   } else if (options.kind != kBarrier) {
     std::printf("#\n# memory, GB/s loaded and stored per rank, all ranks at "
                 "once, same footprint:\n# %10s",

@@ -110,9 +110,8 @@ public:
     size_t n = std::min(bytes, sent.size());
     std::memcpy(data, sent.data(), n);
     // For a header there is room for any, and the own one lies before it.
-    unsigned what = bytes > headBytes(2) / 2 && bytes < headBytes(2)
-                        ? kHeaders
-                        : kMessages;
+    unsigned what =
+        bytes > headBytes(2) / 2 && bytes < headBytes(2) ? kHeaders : kMessages;
     change(what, data, std::min<size_t>(bytes, 64));
     uint8_t shorter = 0;
     change(what, &shorter, 1);

@@ -85,7 +85,8 @@ struct Trial {
           continue;
         std::map<std::pair<int, bool>, int> each;
         for (size_t i = begin; i < end; ++i) {
-          EXPECT_EQ(++each[std::make_pair(int(list[i].peer), list[i].sends)], 1);
+          EXPECT_EQ(++each[std::make_pair(int(list[i].peer), list[i].sends)],
+                    1);
           EXPECT_LT(list[i].first, list[i].last);
           EXPECT_LE(list[i].last, size);
         }
@@ -175,7 +176,7 @@ std::string asText(Kind kind, Form form, int size, int root) {
 
 /// Of the engine, which is not linked here.
 const char *concord::rt::kindName(Kind kind) {
-  static const char *const kNames[] = {"?",         "all_reduce", "all_gather",
+  static const char *const kNames[] = {"?", "all_reduce", "all_gather",
                                        "reduce_scatter", "all_to_all"};
   return int(kind) < 5             ? kNames[int(kind)]
          : kind == Kind::Broadcast ? "broadcast"
@@ -230,12 +231,12 @@ TEST(Rounds, TheOrderIsTheDocumentedOne) {
   EXPECT_EQ(Trial(Kind::AllReduce, Form::Pairwise, 3, 0).at(2, 1), "(0+1+2)");
   EXPECT_EQ(Trial(Kind::AllReduce, Form::Recursive, 4, 0).at(3, 1),
             "((0+1)+(2+3))");
-  EXPECT_EQ(Trial(Kind::AllReduce, Form::Recursive, 3, 0).at(1, 1), "((0+1)+2)");
+  EXPECT_EQ(Trial(Kind::AllReduce, Form::Recursive, 3, 0).at(1, 1),
+            "((0+1)+2)");
   EXPECT_EQ(Trial(Kind::AllReduce, Form::Halving, 4, 0).at(3, 1),
             "((0+2)+(1+3))");
   // Block 1 begins at host 2 and ends at host 1.
-  EXPECT_EQ(Trial(Kind::AllReduce, Form::Ring, 4, 0).at(3, 1),
-            "((0+(2+3))+1)");
+  EXPECT_EQ(Trial(Kind::AllReduce, Form::Ring, 4, 0).at(3, 1), "((0+(2+3))+1)");
   EXPECT_EQ(Trial(Kind::Reduce, Form::Tree, 4, 0).at(0, 2), "((0+1)+(2+3))");
 }
 
@@ -278,9 +279,9 @@ TEST(Rounds, LinksAreParsed) {
   EXPECT_DOUBLE_EQ(link.latency, 1.5e-3);
   EXPECT_DOUBLE_EQ(link.message, 5e-7);
   EXPECT_DOUBLE_EQ(link.byte, 4e-8);
-  for (const char *text : {"", "30us", "30us,", ",10gbit", "30,10gbit",
-                           "30us,10", "-1us,10gbit", "0us,10gbit",
-                           "30us,nan gbit", "1us,1us,1us,1gbit", "30us,10gbit,",
-                           "10gbit,30us", "infus,1gbit"})
+  for (const char *text :
+       {"", "30us", "30us,", ",10gbit", "30,10gbit", "30us,10", "-1us,10gbit",
+        "0us,10gbit", "30us,nan gbit", "1us,1us,1us,1gbit", "30us,10gbit,",
+        "10gbit,30us", "infus,1gbit"})
     EXPECT_THROW(parseLink(text), Error) << text;
 }
