@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Two "hosts" on this machine: network namespaces joined by a veth pair whose both
-# ends are shaped (tc tbf), each with a host name of its own. Root only.
+# ends are shaped (tc tbf), each with a host name of its own. Root only. With HOSTS=3
+# (or 4) in the environment of every call there are NAME-c (and NAME-d), too, all of
+# them on a bridge in the namespace NAME-s, each by a pair that is shaped likewise.
 #
 #   netns.sh up NAME RATE [DELAY [BURST]]
 #                                   make hosts NAME-a (10.77.N.1) and NAME-b
@@ -13,9 +15,10 @@
 #   netns.sh exec NAME-x CMD...     run CMD on a host
 #   netns.sh agent ADDRESS CMD...   the same, as the remote shell of an mpirun: CMD
 #                                   goes through a shell; needs HOSTS_NETNS=NAME
-#   netns.sh address NAME x         the address of host x (a or b)
+#   netns.sh address NAME x         the address of host x (a, b, ...)
 #   netns.sh mpirun LIB NAME N ARGS...  mpirun of LIB (openmpi, mpich) on host a, N
-#                                   ranks, the first half of them on a
+#                                   ranks, equal parts of them on every host, the
+#                                   first hosts having one more where N does not divide
 #   netns.sh down NAME              end what still runs there and remove both
 #
 # A link of known rate is also what overlap of communication and computation is
@@ -32,14 +35,21 @@ for tool in ip tc unshare hostname; do
   command -v "$tool" >/dev/null || die "needs '$tool': apt install iproute2 util-linux hostname"
 done
 
+sides=(a b c d)
+[[ ${HOSTS:=2} =~ ^[234]$ ]] || die "HOSTS is 2, 3 or 4, not '$HOSTS'"
+sides=("${sides[@]:0:$HOSTS}")
+
 # A subnet of 10.77.0.0/16 per name, so that several pairs can be up at once.
 subnet() { echo "10.77.$(( $(printf %s "$1" | cksum | cut -d' ' -f1) % 250 + 1 ))"; }
 address() {
-  case "$2" in
-    a) echo "$(subnet "$1").1" ;;
-    b) echo "$(subnet "$1").2" ;;
-    *) die "host '$2': there are a and b" ;;
-  esac
+  local number
+  for number in "${!sides[@]}"; do
+    if [ "${sides[number]}" = "$2" ]; then
+      echo "$(subnet "$1").$((number + 1))"
+      return
+    fi
+  done
+  die "host '$2': there are ${sides[*]}"
 }
 
 # Whatever the namespace holds: a PID that is gone in the meantime is no error.
@@ -59,30 +69,48 @@ up() {
   [ ${#name} -le 11 ] || die "the name '$name' is longer than 11 characters"
   [[ $burst =~ ^[0-9]+kb$ ]] || die "BURST is a number of kb (128kb), not '$burst'"
   local side
-  for side in a b; do
+  for side in "${sides[@]}"; do
     ip netns add "$name-$side"
     ip -n "$name-$side" link set lo up
   done
-  ip -n "$name-a" link add "$name-a" type veth peer name "$name-b" netns "$name-b"
-  for side in a b; do
-    ip -n "$name-$side" addr add "$(address "$name" $side)/24" dev "$name-$side"
+  if [ "$HOSTS" = 2 ]; then
+    ip -n "$name-a" link add "$name-a" type veth peer name "$name-b" netns "$name-b"
+  else
+    ip netns add "$name-s"
+    ip -n "$name-s" link add bridge type bridge
+    ip -n "$name-s" link set bridge up
+    for side in "${sides[@]}"; do
+      ip -n "$name-$side" link add "$name-$side" type veth peer name "port-$side" \
+        netns "$name-s"
+      ip -n "$name-s" link set "port-$side" master bridge up
+      shape "$name-s" "port-$side" "$rate" "$delay" "$burst"
+    done
+  fi
+  for side in "${sides[@]}"; do
+    ip -n "$name-$side" addr add "$(address "$name" "$side")/24" dev "$name-$side"
     ip -n "$name-$side" link set "$name-$side" up
-    # A segment that is larger than the burst would never pass.
-    [ "${burst%kb}" -ge 128 ] ||
-      ip -n "$name-$side" link set "$name-$side" gso_max_size $((${burst%kb} * 512))
-    # Whole segments cost nothing to send otherwise, and the shaper sees bursts.
-    ip netns exec "$name-$side" tc qdisc add dev "$name-$side" root handle 1: \
-      tbf rate "$rate" burst "$burst" latency 50ms
-    if [ -n "$delay" ]; then
-      ip netns exec "$name-$side" tc qdisc add dev "$name-$side" parent 1: \
-        handle 2: netem delay "$delay" limit 10000
-    fi
+    shape "$name-$side" "$name-$side" "$rate" "$delay" "$burst"
   done
+}
+
+# What leaves a device of a namespace.
+shape() {
+  local space=$1 device=$2 rate=$3 delay=$4 burst=$5
+  # A segment that is larger than the burst would never pass.
+  [ "${burst%kb}" -ge 128 ] ||
+    ip -n "$space" link set "$device" gso_max_size $((${burst%kb} * 512))
+  # Whole segments cost nothing to send otherwise, and the shaper sees bursts.
+  ip netns exec "$space" tc qdisc add dev "$device" root handle 1: \
+    tbf rate "$rate" burst "$burst" latency 50ms
+  if [ -n "$delay" ]; then
+    ip netns exec "$space" tc qdisc add dev "$device" parent 1: \
+      handle 2: netem delay "$delay" limit 10000
+  fi
 }
 
 down() {
   local name=$1 side
-  for side in a b; do
+  for side in "${sides[@]}" s; do
     if ip netns list | grep -q "^$name-$side\b"; then
       end_processes "$name-$side"
       ip netns del "$name-$side"
@@ -91,7 +119,7 @@ down() {
 }
 
 # The host name is the namespace's, in a UTS namespace of the process. HOSTS_CORES,
-# as "0,1", are the cores of a and b.
+# as "0,1", are the cores of a and of the others.
 on() {
   local host=$1
   shift
@@ -107,10 +135,11 @@ on() {
 start_mpirun() {
   local library=$1 name=$2 ranks=$3
   shift 3
-  local half=$((ranks / 2)) a b
-  a=$(address "$name" a)
-  b=$(address "$name" b)
-  export HOSTS_NETNS=$name
+  local list="" number
+  for number in "${!sides[@]}"; do
+    list+=${list:+,}$(address "$name" "${sides[number]}"):$(((ranks + HOSTS - 1 - number) / HOSTS))
+  done
+  export HOSTS_NETNS=$name HOSTS
   case "$library" in
     openmpi)
       # The agent's path may have no blanks; Open MPI splits it.
@@ -118,12 +147,12 @@ start_mpirun() {
         --bind-to none --mca plm_rsh_agent "$self agent" --mca orte_keep_fqdn_hostnames 1 \
         --mca btl self,vader,tcp --mca oob_tcp_if_include "$(subnet "$name").0/24" \
         --mca btl_tcp_if_include "$(subnet "$name").0/24" ${MPIRUN_MORE:-} \
-        --host "$a:$half,$b:$((ranks - half))" -n "$ranks" "$@" ;;
+        --host "$list" -n "$ranks" "$@" ;;
     mpich)
       # Both hosts have one kernel, over whose memory UCX would go otherwise.
       export UCX_TLS=tcp,self UCX_WARN_UNUSED_ENV_VARS=n
       on "$name-a" mpirun.mpich -launcher ssh -launcher-exec "$self.agent" \
-        ${MPIRUN_MORE:-} -hosts "$a:$half,$b:$((ranks - half))" -n "$ranks" "$@" ;;
+        ${MPIRUN_MORE:-} -hosts "$list" -n "$ranks" "$@" ;;
     *) die "mpirun of '$library': there are openmpi and mpich" ;;
   esac
 }
@@ -142,9 +171,11 @@ case "$command" in
     host=$1
     shift
     name=${HOSTS_NETNS:?not set: the agent serves netns.sh mpirun}
-    if [ "$host" = "$(address "$name" a)" ]; then side=a
-    elif [ "$host" = "$(address "$name" b)" ]; then side=b
-    else die "'$host' is no host of $name"; fi
+    side=""
+    for each in "${sides[@]}"; do
+      [ "$host" != "$(address "$name" "$each")" ] || side=$each
+    done
+    [ -n "$side" ] || die "'$host' is no host of $name"
     on "$name-$side" sh -c "$*" ;;
   *) die "'$command': there are up, exec, mpirun, address, agent and down" ;;
 esac

@@ -1,9 +1,9 @@
 # Part of the Concord project, under the Apache License v2.0 with LLVM
 # Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Ranks on two hosts with a link of known rate between them: ./run test hosts.
+"""Ranks on two and on three hosts with links of known rate: ./run test hosts.
 
-The hosts are network namespaces (netns.sh), two ranks on each, started by mpirun of
-Open MPI and of MPICH across them. Root only. Ends with "N passed, N failed, N
+The hosts are network namespaces (netns.sh), two ranks on each of two, then two, one and
+one on three, started by mpirun of Open MPI and of MPICH across them. Root only. Ends with "N passed, N failed, N
 skipped"; leaves no namespace and no process behind.
 """
 
@@ -26,6 +26,7 @@ MODEL = os.path.join(ROOT, "test", "models", "bert_tiny.onnx")
 NAME = f"cch{os.getpid() % 100000}"
 RATE = "1gbit"
 RANKS = 4
+HOST_OF = "aabb"  # of each rank
 
 
 class Failed(Exception):
@@ -63,14 +64,14 @@ def hosts_are_found(library):
     status, output = mpirun(library, RANK, "table")
     need(status == 0, output)
     for rank in range(RANKS):
-        need(f"rank {rank} on {NAME}-{'ab'[rank // 2]}" in output, output)
+        need(f"rank {rank} on {NAME}-{HOST_OF[rank]}" in output, output)
 
 
-def ranks_check(*arguments):
+def ranks_check(*arguments, **env):
     """hosts-rank WHAT compares with a computed reference."""
     def check(library):
         before = sent("a")
-        status, output = mpirun(library, RANK, *arguments)
+        status, output = mpirun(library, RANK, *arguments, **env)
         need(status == 0 and f"{arguments[0]}: ok" in output, output)
         # Over the link, and not behind its back.
         moved = sent("a") - before
@@ -96,7 +97,7 @@ def death(victim):
         # MPICH's mpirun now and then returns 0 when the survivors were faster.
         need((status != 0 or library == "mpich") and took < 30,
              f"status {status} after {took:.1f} s:\n{output}")
-        host = f"{NAME}-{'ab'[victim // 2]}"
+        host = f"{NAME}-{HOST_OF[victim]}"
         named = (f"rank {victim} (pid" in output
                  or f"connection to rank {victim} on host {host}" in output
                  or f"process rank {victim} " in output)
@@ -104,19 +105,22 @@ def death(victim):
     return check
 
 
-def survivors(library):
-    """Where mpirun lets them, the others go on without the dead one."""
-    if library != "openmpi":
-        return "its mpirun ends all ranks"
-    try:
-        _, output = mpirun(library, RANK, "death", "3", timeout=20, HOSTS_SHRINK="1",
-                           MPIRUN_MORE="--enable-recovery")
-    except subprocess.TimeoutExpired as stuck:
-        # mpirun itself does not always end after a death that it was told to bear.
-        output = stuck.output or b""
-        output = output if isinstance(output, str) else output.decode()
-    need(output.count("goes on with 3") == 3, output)
-    return None
+def survivors(victim, kind, **env):
+    """Where mpirun lets them, the others go on without the dead one, which died in the
+    middle of an operation."""
+    def check(library):
+        if library != "openmpi":
+            return "its mpirun ends all ranks"
+        try:
+            _, output = mpirun(library, RANK, "death", str(victim), kind, timeout=20,
+                               HOSTS_SHRINK="1", MPIRUN_MORE="--enable-recovery", **env)
+        except subprocess.TimeoutExpired as stuck:
+            # mpirun itself does not always end after a death that it was told to bear.
+            output = stuck.output or b""
+            output = output if isinstance(output, str) else output.decode()
+        need(output.count("goes on with 3") == 3, output)
+        return None
+    return check
 
 
 def host_is_lost(library):
@@ -199,10 +203,24 @@ CHECKS = [
     ("a rank leaves early", told("early", 3)),
     ("a rank of the first host is killed", death(0)),
     ("a rank of the second host is killed", death(3)),
-    ("survivors go on", survivors),
+    ("survivors go on", survivors(3, "all_reduce")),
     ("the link goes down", host_is_lost),
     ("a model, dp between hosts, tp within", model(["--dp", "2", "--tp", "2"])),
     ("a model, tp over all", model(["--tp", "4"], "--comm-pipeline=fuse=false")),
+]
+
+RING = ("all_reduce:0-inf:ring;reduce_scatter:0-inf:ring;all_gather:0-inf:ring;"
+        "broadcast:0-inf:ring;reduce:0-inf:ring")
+THREE = [
+    ("three hosts are found", hosts_are_found),
+    ("all collectives on three hosts", ranks_check("collectives", "quick")),
+    ("all collectives on three hosts, by rings",
+     ranks_check("collectives", "quick", CONCORD_ALGORITHM=RING)),
+    ("bits on three hosts", ranks_check("bits")),
+    ("mismatch is told on three hosts", told("mismatch", 4)),
+    ("of three hosts one is killed", death(3)),
+    ("survivors on three hosts go on", survivors(2, "all_reduce")),
+    ("survivors of a ring go on", survivors(1, "all_reduce", CONCORD_ALGORITHM=RING)),
 ]
 
 
@@ -217,6 +235,7 @@ def leftovers():
 
 
 def main(only):
+    global HOST_OF
     if os.geteuid() != 0:
         print("run: test hosts makes network namespaces, which needs root: sudo ./run "
               "test hosts", file=sys.stderr)
@@ -232,16 +251,17 @@ def main(only):
     if not libraries:
         print("no MPI library with Concord's module is there")
         failed = 1
-    try:
+    def run(checks):
+        nonlocal passed, failed, skipped
         status, output = call(NETNS, "up", NAME, RATE)
         if status != 0:
             print(output, end="")
             print("the namespaces cannot be made here: the kernel needs network "
-                  "namespaces, veth and tbf")
+                  "namespaces, veth, a bridge and tbf")
             failed += 1
-            libraries = []
+            return
         for library in libraries:
-            for what, check in CHECKS:
+            for what, check in checks:
                 if only and not any(word in what for word in only):
                     continue
                 begin = time.monotonic()
@@ -262,8 +282,15 @@ def main(only):
                     print(f"{library}: {what}: ok ({time.monotonic() - begin:.1f} s)",
                           flush=True)
                     passed += 1
-    finally:
-        call(NETNS, "down", NAME)
+
+    for hosts, where, checks in (("2", "aabb", CHECKS), ("3", "aabc", THREE)):
+        # What netns.sh is told in every call.
+        os.environ["HOSTS"] = hosts
+        HOST_OF = where
+        try:
+            run(checks)
+        finally:
+            call(NETNS, "down", NAME)
     left = leftovers()
     if left:
         print("left behind:", *left, sep="\n  ")
