@@ -324,7 +324,7 @@ static int runRank(int argc, char **argv) {
     for (int j = 0; j < 3; ++j)
       check(concord_program_step(programs[i].handle), argv[5 + i]);
     double each = std::max(1.0, greatest((now() - begin) / 3));
-    steps.push_back(size_t(std::clamp(budget / each, 3.0, 20000.0)));
+    steps.push_back(size_t(std::clamp(budget / each, 1.0, 20000.0)));
     if (i)
       programs[i].difference = greatest(compare(programs[0], programs[i]));
   }
@@ -335,7 +335,7 @@ static int runRank(int argc, char **argv) {
     }
     peerError = greatest(peer.meet());
     double each = std::max(1.0, greatest(median(peer.turn(5))));
-    peerSteps = size_t(std::clamp(budget / each, 3.0, 20000.0));
+    peerSteps = size_t(std::clamp(budget / each, 1.0, 20000.0));
   }
   for (int round = 0; round < rounds; ++round) {
     for (size_t j = 0; j < programs.size(); ++j) {

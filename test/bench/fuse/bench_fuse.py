@@ -60,15 +60,16 @@ SHAPES = [
     ("gemm+reduce_scatter", 1024, 1024), ("gemm+reduce_scatter", 32, 4096),
     ("all_gather+gemm", 1024, 1024), ("all_gather+gemm", 32, 4096),
     ("all_to_all+grouped_gemm", 1024, 1024), ("all_to_all+grouped_gemm", 32, 4096),
+    ("all_to_all+gemm", 1024, 4096), ("all_to_all+gemm", 32, 4096),
     ("grouped_gemm+all_to_all", 1024, 1024), ("grouped_gemm+all_to_all", 32, 4096)]
 
 
 def make_pair(kind, dtype, m, width, step):
     """The pair of a family at one step of the ladder; None where there is no such."""
-    make = ExchangePair if "all_to_all" in kind else Pair
-    if kind.startswith("all_"):
-        return make(kind, dtype, m, step, width)
-    return make(kind, dtype, m, width, step)
+    n, k = (step, width) if kind.startswith("all_") else (width, step)
+    if "all_to_all" not in kind:
+        return Pair(kind, dtype, m, n, k)
+    return ExchangePair(kind, dtype, m, n, k, groups=2 if "grouped" in kind else 1)
 
 
 class Measure:
@@ -78,12 +79,12 @@ class Measure:
     def __init__(self, quick):
         self.quick = quick
         self.row, self.turn, self.most, self.least = (
-            (1, 0.004, 21, 5) if quick else (5, 0.008, 101, 15))
+            (1, 0.004, 21, 5) if quick else (5, 0.008, 101, 25))
         self.probes = (3, 0.004) if quick else (5, 0.008)
 
     def rounds(self, programs, step):
         """Of a row of so many programs, one step of which takes about `step` us."""
-        turn = max(self.turn, 4e-6 * step)
+        turn = max(self.turn, 2e-6 * step)
         return min(self.most, max(self.least, int(self.row / (programs * turn)))) | 1
 
 

@@ -154,7 +154,7 @@ class ExchangePair(Pair):
 
     def weight(self):
         m, n, k = self.m, self.n, self.k
-        a = 0 if self.kind == "all_to_all+grouped_gemm" else m * k
+        a = 0 if self.kind.startswith("all_to_all") else m * k
         text = (f"gemm astrides=[{a}] batch=[{self.groups}] bstrides=[{k * n}] "
                 f"cstrides=[{m * n}] dtype={self.dtype} k={k} m={m} n={n} packed=1")
         size = self.groups * n * k * BYTES[self.dtype]
@@ -176,7 +176,7 @@ class ExchangePair(Pair):
                     f"    %{name} = comm.all_to_all @tp split(0) concat(0) "
                     f"ins({value} : {kind}) outs(%e{name} : {kind}) -> {kind}\n")
 
-        if self.kind == "all_to_all+grouped_gemm":
+        if self.kind.startswith("all_to_all"):
             a = f"tensor<{m}x{k}x{t}>"
             body, rows = weight, "%x"
             if communicates:
@@ -209,12 +209,12 @@ class ExchangePair(Pair):
 
     def unavoidable(self):
         """Half of what a combine stores lies with another member."""
-        if self.kind == "all_to_all+grouped_gemm":
+        if self.kind.startswith("all_to_all"):
             return 0
         return self.m * self.n * BYTES[self.dtype] / 2
 
     def footprint(self):
-        columns = self.k if self.kind == "all_to_all+grouped_gemm" else self.n
+        columns = self.k if self.kind.startswith("all_to_all") else self.n
         return 2 * self.m * columns * BYTES[self.dtype]
 
 
