@@ -530,6 +530,8 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
   // hold.
   bool limited = memory >= 0;
   scheduler.problem.growth = limited ? 1.0 : growth;
+  scheduler.problem.align = 64; // as comm-plan-workspace by default
+  scheduler.problem.hard = outermost && limited;
   scheduler.problem.limit =
       outermost && limited ? static_cast<double>(memory.getValue()) : -1;
   std::optional<double> givenBytes;
@@ -545,7 +547,8 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
   if (!solution.possible)
     return block.getParentOp()->emitError()
            << "comm-overlap: the given order holds "
-           << static_cast<int64_t>(solution.bytesBefore)
+           << static_cast<int64_t>(
+                  std::max(solution.bytesBefore, solution.arenaBefore))
            << " bytes at its peak, over the limit of " << memory.getValue()
            << "; raise memory=, or split the program";
   peak.given = givenBytes.value_or(solution.bytesBefore);
@@ -560,6 +563,7 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
         memory >= 0 && outermost ? "limit" : "growth",
         "bytes_before=" + Twine(static_cast<int64_t>(solution.bytesBefore)) +
             " bytes_after=" + Twine(static_cast<int64_t>(solution.bytesAfter)) +
+            " arena_bytes=" + Twine(static_cast<int64_t>(solution.arenaAfter)) +
             " limit_bytes=" + Twine(static_cast<int64_t>(solution.limit)));
   }
   numStarts += scheduler.apply(solution);

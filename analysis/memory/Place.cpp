@@ -480,8 +480,8 @@ void Part::solve(int64_t target, int64_t &work) {
   inTime(false, "best-fit-in-time");
   if (size > target)
     inTime(true, "best-fit-backwards");
-  int64_t pairs = size > target ? countPairs() : 0;
-  if (size > target && pairs <= kMaxPairs) {
+  int64_t pairs = size > target && work > 0 ? countPairs() : 0;
+  if (size > target && work > 0 && pairs <= kMaxPairs) {
     if (pairs <= kMaxListed)
       listPairs();
     auto length = [](const Buffer &b) { return b.last - b.first + 1; };

@@ -14,6 +14,8 @@
 
 #include "concord/schedule/Overlap.h"
 
+#include "concord/memory/Place.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,6 +23,9 @@
 #include <set>
 
 namespace concord::schedule {
+
+static std::vector<Action> givenActions(const Problem &problem);
+
 namespace {
 
 constexpr uint32_t kNone = ~0u;
@@ -31,6 +36,8 @@ constexpr double kSlack = 1.0;
 /// A wait that nothing asks for comes when this much more time has passed than
 /// the collective takes; its input is free again from there on.
 constexpr double kPatience = 1.25;
+/// Schedules tried under less memory where the arena exceeds the limit.
+constexpr unsigned kArenaAttempts = 4;
 /// Less than this part of the step is no gain.
 constexpr double kLeastGain = 1e-4;
 
@@ -858,6 +865,7 @@ Schedule Scheduler::run() {
   result.bytesAfter = peak;
 
   bool gain =
+      !problem.keepAsGiven &&
       result.secondsAfter < result.secondsBefore * (1 - kLeastGain) - 1e-12;
   for (uint32_t n = 0; n < count; ++n) {
     const Node &node = problem.nodes[n];
@@ -883,15 +891,7 @@ Schedule Scheduler::run() {
     result.decisions.push_back(decision);
   }
   if (!gain) {
-    result.actions.clear();
-    for (uint32_t n = 0; n < count; ++n) {
-      if (problem.nodes[n].kind != Node::Kind::Collective) {
-        result.actions.push_back({Action::Kind::Run, n});
-        continue;
-      }
-      result.actions.push_back({Action::Kind::Start, n});
-      result.actions.push_back({Action::Kind::Wait, n});
-    }
+    result.actions = givenActions(problem);
     result.secondsAfter = result.secondsBefore;
     result.bytesAfter = result.bytesBefore;
   } else {
@@ -912,7 +912,7 @@ Schedule Scheduler::run() {
   return std::move(result);
 }
 
-Schedule overlap(const Problem &problem) {
+static Schedule best(const Problem &problem) {
   Schedule best = Scheduler(problem, /*reaches=*/false).run();
   // Something is exposed still. What is reached for takes memory and the link
   // from others, so it is not always better.
@@ -923,6 +923,94 @@ Schedule overlap(const Problem &problem) {
       return other;
   }
   return best;
+}
+
+/// The order as it is given, every collective in place.
+static std::vector<Action> givenActions(const Problem &problem) {
+  std::vector<Action> actions;
+  for (uint32_t n = 0; n < problem.nodes.size(); ++n) {
+    if (problem.nodes[n].kind != Node::Kind::Collective) {
+      actions.push_back({Action::Kind::Run, n});
+      continue;
+    }
+    actions.push_back({Action::Kind::Start, n});
+    actions.push_back({Action::Kind::Wait, n});
+  }
+  return actions;
+}
+
+double arenaBytes(const Problem &problem, const Schedule &schedule,
+                  bool quick) {
+  std::vector<memory::Buffer> buffers(problem.bytes.size());
+  auto at = [](size_t i) { return static_cast<int64_t>(i); };
+  for (size_t i = 0; i < schedule.actions.size(); ++i) {
+    const Node &node = problem.nodes[schedule.actions[i].node];
+    // What is in flight reads and writes until it ends.
+    for (uint32_t b : node.reads)
+      buffers[b].last = at(i);
+    for (uint32_t b : node.writes) {
+      if (schedule.actions[i].kind != Action::Kind::Wait) {
+        buffers[b].first = at(i);
+        auto bytes = static_cast<int64_t>(std::ceil(problem.bytes[b]));
+        buffers[b].bytes =
+            (bytes + problem.align - 1) / problem.align * problem.align;
+      }
+      buffers[b].last = at(i);
+    }
+  }
+  for (size_t b = 0; b < buffers.size(); ++b)
+    if (b < problem.outlives.size() && problem.outlives[b])
+      buffers[b].last = at(schedule.actions.size());
+  return static_cast<double>(
+      memory::place(buffers, quick ? 0 : memory::kPlaceWork).bytes);
+}
+
+Schedule overlap(const Problem &problem) {
+  Schedule solution = best(problem);
+  Schedule given;
+  given.actions = givenActions(problem);
+  bool kept = solution.actions == given.actions;
+  // The near-linear rules are enough where they keep the limit.
+  double limit = solution.limit;
+  auto exceeds = [&](const Schedule &schedule, double &bytes) {
+    bytes = arenaBytes(problem, schedule, /*quick=*/true);
+    if (bytes > limit)
+      bytes = arenaBytes(problem, schedule, /*quick=*/false);
+    return bytes > limit;
+  };
+  bool over = exceeds(given, solution.arenaBefore);
+  if (problem.hard && over)
+    solution.possible = false;
+  if (!solution.possible)
+    return solution;
+  if (over)
+    limit = solution.arenaBefore;
+  solution.arenaAfter = solution.arenaBefore;
+  if (kept || !exceeds(solution, solution.arenaAfter))
+    return solution;
+  // Less is held at once; at the least what the given order holds.
+  Problem tighter = problem;
+  double live = solution.limit;
+  for (unsigned attempt = 0; attempt < kArenaAttempts; ++attempt) {
+    live = std::max(solution.bytesBefore, std::min(live, solution.bytesAfter) *
+                                              limit / solution.arenaAfter);
+    tighter.limit = live;
+    Schedule next = best(tighter);
+    next.limit = solution.limit;
+    next.arenaBefore = solution.arenaBefore;
+    if (!exceeds(next, next.arenaAfter))
+      return next;
+    solution = std::move(next);
+  }
+  // As it was given.
+  tighter.limit = solution.bytesBefore;
+  tighter.keepAsGiven = true;
+  Schedule last = best(tighter);
+  last.limit = solution.limit;
+  last.arenaBefore = last.arenaAfter = solution.arenaBefore;
+  for (Decision &decision : last.decisions)
+    decision.reason = Reason::MemoryLimit;
+  return last;
 }
 
 std::string verify(const Problem &problem, const Schedule &schedule) {

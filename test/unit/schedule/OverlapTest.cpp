@@ -293,6 +293,46 @@ TEST(Overlap, RandomGraphs) {
   EXPECT_GT(gains, 1000);
 }
 
+/// The limit is one of the arena: holes between buffers count.
+TEST(Overlap, TheArenaKeepsTheLimit) {
+  std::mt19937 random(17);
+  auto upTo = [&](int n) {
+    return std::uniform_int_distribution<int>(0, n)(random);
+  };
+  int gains = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    Builder b;
+    int count = 10 + upTo(40);
+    for (int i = 0; i < count; ++i) {
+      std::vector<uint32_t> needs;
+      for (int k = upTo(2); k > 0 && i; --k)
+        needs.push_back(static_cast<uint32_t>(std::max(0, i - 1 - upTo(9))));
+      std::sort(needs.begin(), needs.end());
+      needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
+      b.add(upTo(2) ? Kind::Compute : Kind::Collective, 1 + upTo(8) / 4.0,
+            needs, 64.0 * (1 + upTo(1) * upTo(40)));
+    }
+    b.problem.growth = 1.3;
+    Schedule s = b.run();
+    ASSERT_LE(s.arenaAfter,
+              std::max(1.3 * s.bytesBefore * (1 + 1e-9), s.arenaBefore))
+        << trial;
+    gains += s.secondsAfter < s.secondsBefore;
+    b.problem.limit = 1.15 * s.arenaBefore;
+    b.problem.hard = true;
+    s = b.run();
+    ASSERT_TRUE(s.possible) << trial;
+    ASSERT_LE(s.arenaAfter, b.problem.limit * (1 + 1e-9)) << trial;
+    ASSERT_LE(arenaBytes(b.problem, s, false), b.problem.limit * (1 + 1e-9));
+    b.problem.keepAsGiven = true;
+    b.problem.limit = arenaBytes(b.problem, b.run(), false);
+    EXPECT_TRUE(overlap(b.problem).possible) << trial;
+    b.problem.limit -= 64;
+    EXPECT_FALSE(overlap(b.problem).possible) << trial;
+  }
+  EXPECT_GT(gains, 200);
+}
+
 /// Work grows with the number of nodes, not with its square: counted, not
 /// timed, by the number of actions that a ten times longer program takes.
 TEST(Overlap, LongPrograms) {

@@ -47,7 +47,8 @@ constexpr int64_t kPlaceWork = 60'000'000;
 /// The smallest placement found: as memory is given out in time, forwards and
 /// backwards; in several orders, each at the lowest place that is free; then by
 /// local search over orders, and for few buffers by trying all. Deterministic:
-/// the same input and `work` give the same result on every machine. Offsets are
+/// the same input and `work` give the same result on every machine; without
+/// work only the first rules, which are near-linear, are tried. Offsets are
 /// sums of sizes, so sizes that are multiples of an alignment give aligned
 /// offsets.
 Placement place(const std::vector<Buffer> &buffers, int64_t work = kPlaceWork);

@@ -40,12 +40,17 @@ struct Node {
 };
 
 struct Problem {
-  std::vector<Node> nodes;     ///< in a valid order
-  std::vector<double> bytes;   ///< of each buffer
-  std::vector<bool> outlives;  ///< buffers that live to the end
-  double limit = -1;           ///< bytes that may live at once; < 0: none
+  std::vector<Node> nodes;    ///< in a valid order
+  std::vector<double> bytes;  ///< of each buffer
+  std::vector<bool> outlives; ///< buffers that live to the end
+  int64_t align = 1;          ///< of buffers in the arena
+  double limit = -1;          ///< bytes that may live at once; < 0: none
+  /// An arena of the given order over the limit is one that is not possible;
+  /// else that is the limit then.
+  bool hard = false;
   double growth = 1.1;         ///< without a limit: times the given order's
   bool keepIssueOrder = false; ///< collectives keep their relative order
+  bool keepAsGiven = false;    ///< the given order is the solution
   uint32_t window = 4096;      ///< how far ahead an operation may come from
 };
 
@@ -82,11 +87,18 @@ struct Schedule {
   double computeSeconds = 0, commSeconds = 0;
   double bytesBefore = 0, bytesAfter = 0; ///< most that live at once
   double limit = 0;                       ///< that was kept
+  double arenaBefore = 0, arenaAfter = 0; ///< bytes that their buffers take
 };
+
+/// Bytes of an arena for the buffers of `schedule`: as memory::place() does it,
+/// or its near-linear rules alone (`quick`).
+double arenaBytes(const Problem &problem, const Schedule &schedule, bool quick);
 
 /// List scheduling along the given order: a gap before an operation that waits
 /// is filled with later ones that are ready, and collectives that are ready
-/// long before they are needed start as late as hides them. Near-linear.
+/// long before they are needed start as late as hides them. Where holes between
+/// buffers make the arena exceed the limit, less is held at once until it does
+/// not. Near-linear.
 Schedule overlap(const Problem &problem);
 
 /// Checks a schedule independently: every node once, dependences, issue order,
