@@ -153,6 +153,23 @@ struct PlanWorkspace
     return success();
   }
 
+  /// Why the place of `op` cannot be chosen here; null when it can.
+  static const char *cannotPlan(memref::AllocOp op) {
+    MemRefType type = op.getType();
+    if (!type.hasStaticShape() || !type.getLayout().isIdentity())
+      return "its shape is only known at run time; fix the dimension with "
+             "--dim";
+    if (type.getMemorySpace())
+      return "it is in a memory space of its own, the arena is in the default "
+             "one; take it as an argument of the function";
+    if (op->getParentOfType<scf::ParallelOp>() ||
+        op->getParentOfType<scf::ForallOp>())
+      return "rounds of the parallel loop around it may run at one time, and "
+             "one place is not enough for them; make it a sequential loop "
+             "(scf.for), or take the buffers of all rounds outside";
+    return nullptr;
+  }
+
   LogicalResult plan(func::FuncOp function) {
     if (!function.getBody().hasOneBlock())
       return function.emitError(
@@ -165,11 +182,15 @@ struct PlanWorkspace
     SmallVector<memref::AllocOp> allocs;
     function.walk([&](memref::AllocOp op) { allocs.push_back(op); });
     for (memref::AllocOp op : allocs)
-      if (!op.getType().hasStaticShape() ||
-          !op.getType().getLayout().isIdentity())
-        return op.emitOpError(
-            "cannot be planned: its shape is only known at run "
-            "time; fix the dimension with --dim");
+      if (const char *why = cannotPlan(op))
+        return op.emitOpError("cannot be planned: ") << why;
+    WalkResult grown = function.walk([](memref::ReallocOp op) {
+      op.emitOpError("cannot be planned: what it grows may move at run time; "
+                     "allocate the final size at once");
+      return WalkResult::interrupt();
+    });
+    if (grown.wasInterrupted())
+      return failure();
     function.walk([](memref::DeallocOp op) { op.erase(); });
 
     Lifetimes lifetimes(body);

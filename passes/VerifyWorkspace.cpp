@@ -17,6 +17,7 @@
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace concord {
@@ -52,6 +53,10 @@ struct VerifyWorkspace
         op->hasTrait<OpTrait::IsTerminator>() || isPure(op))
       return nullptr;
     auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+    if (!effects && isa<CallOpInterface>(op))
+      return "has unknown effects: what it calls may allocate, free, load "
+             "lazily or synchronise; where its body is known, inline it "
+             "(--inline) before comm-plan-workspace";
     if (!effects)
       return "has unknown effects: it may allocate, free, load lazily or "
              "synchronise";

@@ -3,7 +3,7 @@
 //
 // Plans that do not hold. comm.arena is not looked at: the views are.
 //
-// RUN: comm-opt %s --comm-verify-workspace -split-input-file -verify-diagnostics
+// RUN: comm-opt %s --allow-unregistered-dialect --comm-verify-workspace -split-input-file -verify-diagnostics
 
 module attributes {comm.world = 2 : i64} {
   comm.domain @tp groups([[0, 1]])
@@ -119,9 +119,23 @@ module attributes {comm.world = 2 : i64} {
     %c1 = arith.constant 1 : index
     scf.for %i = %c0 to %n step %c1 {
       comm.barrier @tp
-      // expected-error @below {{between communication issues has unknown effects: it may allocate, free, load lazily or synchronise}}
+      // expected-error @below {{between communication issues has unknown effects: what it calls may allocate, free, load lazily or synchronise; where its body is known, inline it (--inline) before comm-plan-workspace}}
       func.call @load() : () -> ()
     }
+    return
+  }
+}
+
+// -----
+
+// Operations of others that declare nothing.
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @vendor(%x: memref<16xf32>) {
+    comm.barrier @tp
+    // expected-error @below {{between communication issues has unknown effects: it may allocate, free, load lazily or synchronise}}
+    "vendor.opaque"(%x) {workspace_bytes = 4096 : i64} : (memref<16xf32>) -> ()
+    comm.barrier @tp
     return
   }
 }
