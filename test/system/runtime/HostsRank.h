@@ -1,0 +1,39 @@
+//===- HostsRank.h - What the tests between hosts share ---------*- C++ -*-===//
+//
+// Part of the Concord project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef CONCORD_TEST_SYSTEM_RUNTIME_HOSTSRANK_H
+#define CONCORD_TEST_SYSTEM_RUNTIME_HOSTSRANK_H
+
+#include "concord/concord.h"
+
+#include <string>
+
+namespace concord::hosts {
+
+extern concord_context *context;
+extern concord_comm *world;
+extern int me, ranks;
+
+/// Say what was not as it must be, and end the job.
+[[noreturn]] void wrong(const std::string &what);
+/// Unless the status is CONCORD_OK.
+void check(int32_t status, const char *what);
+double seconds();
+
+// HostsFaults.cpp; HostsRank.cpp says what each does.
+void mismatch();
+void death(int victim, const std::string &kind);
+void stopped(int victim);
+void aborting();
+void revoke();
+void early();
+void lost();
+void fused();
+
+} // namespace concord::hosts
+
+#endif // CONCORD_TEST_SYSTEM_RUNTIME_HOSTSRANK_H
