@@ -258,7 +258,9 @@ TEST(Forms, BadStringsAreRefused) {
        {"all_reduce", "all_reduce:0-4k", "everything:0-4k:flat",
         "all_reduce:4k-0:flat", "all_reduce:0-4k:fast", "0-4k:flat",
         "all_reduce:0-1m:flat", "all_reduce:0-x:direct",
-        "all_reduce:0-4k:flat;;4k-inf:direct"}) {
+        "all_reduce:0-4k:flat;;4k-inf:direct",
+        // Between hosts, of which there is one; a form that the kind has not.
+        "all_reduce:0-inf:ring", "all_gather:0-inf:tree"}) {
     SCOPED_TRACE(text);
     Algorithm algorithm(text);
     concord_context *context = nullptr;
