@@ -34,11 +34,12 @@ static cl::opt<int64_t> ppOption("pp", cl::desc("Short for --mesh pp=N"),
 static cl::opt<int64_t> epOption("ep", cl::desc("Short for --mesh ep=N"),
                                  cl::init(0), cl::value_desc("N"),
                                  cl::cat(category));
-static cl::opt<int64_t> microOption(
+static cl::opt<std::string> microOption(
     "micro-batches",
     cl::desc("Cut the batch into N parts that go through the stages of axis pp "
-             "one behind the other"),
-    cl::init(1), cl::value_desc("N"), cl::cat(category));
+             "one behind the other; auto: as many as are predicted to be "
+             "fastest"),
+    cl::init("1"), cl::value_desc("N|auto"), cl::cat(category));
 static cl::opt<int64_t>
     worldOption("world",
                 cl::desc("Ranks of a model that holds collectives of its own"),
@@ -120,11 +121,13 @@ CompileOptions collectCompileOptions(std::string &error) {
       (tpOption.getNumOccurrences() &&
        !addAxis(options.mesh, "tp", tpOption, error)))
     return options;
-  if (microOption < 1 || microOption > 1024) {
-    error = "--micro-batches takes a number from 1 to 1024";
+  if (microOption == "auto") {
+    options.microBatches = 0;
+  } else if (StringRef(microOption).getAsInteger(10, options.microBatches) ||
+             options.microBatches < 1 || options.microBatches > 1024) {
+    error = "--micro-batches takes a number from 1 to 1024, or auto";
     return options;
   }
-  options.microBatches = microOption;
   int64_t product = 1;
   for (auto &axis : options.mesh)
     product *= axis.second;

@@ -21,7 +21,7 @@ namespace concord {
 struct CompileOptions {
   Mesh mesh;
   int64_t world = 1;
-  int64_t microBatches = 1;
+  int64_t microBatches = 1; ///< 0: the number of least predicted time
   std::map<int64_t, std::string> groupTypes;
   onnx::ReadOptions read;
   /// `--dim seq=1..512`, in the order given.

@@ -19,6 +19,7 @@
 #include "Summary.h"
 #include "comm/Comm.h"
 #include "common/Artefact.h"
+#include "common/Explain.h"
 #include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
@@ -37,6 +38,7 @@
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/SourceMgr.h"
@@ -605,6 +607,56 @@ LogicalResult show(ModuleOp module, ArrayRef<Explanation> explanations) {
   return error.empty() ? success() : fail(error);
 }
 
+/// --micro-batches=auto: compiles copies with 1, 2, 4 and 8 parts, and takes
+/// the one whose predicted step is shortest. More parts have to gain enough to
+/// be worth their code.
+LogicalResult chooseMicroBatches(ModuleOp module, PassManager &manager) {
+  constexpr double kLeastGain = 0.02;
+  MLIRContext *context = module.getContext();
+  int64_t chosen = 1;
+  double least = 0;
+  std::string seconds;
+  for (int64_t parts : {1, 2, 4, 8}) {
+    OwningOpRef<ModuleOp> copy = module.clone();
+    for (StringRef name : {"comm.explain", "comm.explain_collect"})
+      (*copy)->removeAttr(name);
+    if (parts > 1)
+      (*copy)->setAttr("comm.micro_batches",
+                       Builder(context).getI64IntegerAttr(parts));
+    FailureOr<Prediction> prediction = failure();
+    {
+      // What cannot be cut like that is no candidate; 1 is, and says what is
+      // wrong below.
+      std::unique_ptr<ScopedDiagnosticHandler> quiet;
+      if (parts > 1)
+        quiet = std::make_unique<ScopedDiagnosticHandler>(
+            context, [](Diagnostic &) { return success(); });
+      if (succeeded(manager.run(*copy)))
+        prediction = predict(*copy, topologyOption, /*spans=*/false);
+    }
+    if (failed(prediction)) {
+      if (parts == 1)
+        return failure();
+      seconds += " seconds_" + std::to_string(parts) + "=none";
+      continue;
+    }
+    double time = prediction->result.seconds;
+    seconds += " seconds_" + std::to_string(parts) + "=" +
+               llvm::formatv("{0:e3}", time).str();
+    if (parts == 1 || time < least * (chosen == 1 ? 1 - kLeastGain : 1)) {
+      chosen = parts;
+      least = time;
+    }
+  }
+  explain(module, module.getLoc(), "comm-partition", "micro-batches",
+          chosen > 1 ? "least-predicted-time" : "no-gain",
+          "parts=" + Twine(chosen) + seconds);
+  if (chosen > 1)
+    module->setAttr("comm.micro_batches",
+                    Builder(context).getI64IntegerAttr(chosen));
+  return success();
+}
+
 LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   std::string error;
   CompileOptions options = collectCompileOptions(error);
@@ -616,7 +668,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
 
   if (!reportTraceOption.empty() && reportOption.empty())
     return fail("--report-trace needs --report");
-  if (!topologyOption.empty() && !simulateOption && reportOption.empty())
+  if (!topologyOption.empty() && !simulateOption && reportOption.empty() &&
+      options.microBatches)
     return fail("--topology needs --simulate or --report; passes take "
                 "machine=FILE");
 
@@ -642,7 +695,7 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
     bool stages = llvm::any_of(options.mesh, [](const auto &axis) {
       return axis.first == "pp" && axis.second > 1;
     });
-    if (stages || options.microBatches > 1)
+    if (stages || options.microBatches != 1)
       return fail("pipeline stages do not go with bounded dimensions; fix each "
                   "with --dim NAME=N");
     if (simulateOption || !reportOption.empty())
@@ -668,12 +721,13 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
       return failure();
     return runBounded(context, options, manager, bounded);
   }
-  if (options.microBatches > 1) {
+  if (options.microBatches != 1) {
     if (getPhase(*module) > Phase::Imported)
       return fail(inputFile + ": is already partitioned; drop --micro-batches");
-    (*module)->setAttr(
-        "comm.micro_batches",
-        Builder(&context).getI64IntegerAttr(options.microBatches));
+    if (options.microBatches)
+      (*module)->setAttr(
+          "comm.micro_batches",
+          Builder(&context).getI64IntegerAttr(options.microBatches));
   }
   StringRef stem =
       llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
@@ -689,6 +743,13 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   applyDefaultTimingPassManagerCLOptions(manager);
   if (failed(config.setupPassPipeline(manager)))
     return failure();
+  if (!options.microBatches) {
+    if (manager.empty())
+      return fail("--micro-batches=auto compares compiled programs; it needs "
+                  "--comm-pipeline");
+    if (failed(chooseMicroBatches(*module, manager)))
+      return failure();
+  }
   // The artefact needs the rest of the way, whatever was asked for before it.
   if (emit == "so" || emit == "obj") {
     PipelineOptions rest;
