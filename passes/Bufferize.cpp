@@ -14,6 +14,7 @@
 #include "bufferize/Bufferize.h"
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/CarriedLayouts.h"
 #include "common/PlanBuilder.h"
 
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
@@ -24,11 +25,14 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/Iterators.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace concord {
 #define GEN_PASS_DEF_COMMBUFFERIZE
@@ -249,6 +253,148 @@ private:
       part.erase();
   }
 
+  /// What a loop carries, or a branch yields, is dense: a slice would give the
+  /// buffer of all rounds, or of both arms, a layout that is only known at run
+  /// time.
+  void carryDense(ModuleOp module) {
+    auto densify = [](OpOperand &operand) {
+      Value value = operand.get();
+      while (auto cast = value.getDefiningOp<tensor::CastOp>())
+        value = cast.getSource();
+      auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+      if (!type || !type.hasStaticShape() ||
+          !value.getDefiningOp<tensor::ExtractSliceOp>())
+        return;
+      OpBuilder builder(operand.getOwner());
+      operand.set(bufferization::AllocTensorOp::create(
+          builder, operand.getOwner()->getLoc(), type, ValueRange(),
+          operand.get()));
+    };
+    module.walk([&](Operation *op) {
+      if (isa<scf::ForOp, scf::WhileOp, scf::YieldOp, scf::ConditionOp>(op))
+        for (OpOperand &operand : op->getOpOperands())
+          densify(operand);
+    });
+  }
+
+  static bool isView(Operation *op) {
+    return isa<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
+               tensor::ExpandShapeOp, tensor::CastOp>(op);
+  }
+
+  /// Values that may lie where the used one does, one step on. `writes`:
+  /// something is written there on the way.
+  static void aliasesOf(OpOperand &use, SmallVectorImpl<Value> &aliases,
+                        bool &writes) {
+    Operation *user = use.getOwner();
+    writes = false;
+    if (auto dst = dyn_cast<DestinationStyleOpInterface>(user)) {
+      if (dst.isDpsInit(&use) && user->getNumResults())
+        aliases.push_back(dst.getTiedOpResult(&use));
+      writes = !aliases.empty();
+    } else if (auto insert = dyn_cast<tensor::InsertSliceOp>(user)) {
+      if (&use == &insert.getDestMutable())
+        aliases.push_back(insert.getResult());
+      writes = !aliases.empty();
+    } else if (auto loop = dyn_cast<LoopLikeOpInterface>(user)) {
+      if (BlockArgument argument = loop.getTiedLoopRegionIterArg(&use))
+        aliases.push_back(argument);
+      if (OpResult result = loop.getTiedLoopResult(&use))
+        aliases.push_back(result);
+    } else if (user->hasTrait<OpTrait::IsTerminator>()) {
+      llvm::append_range(aliases, user->getParentOp()->getResults());
+    } else if (isView(user)) {
+      aliases.push_back(user->getResult(0));
+    }
+  }
+
+  /// Whether `reader` is known to be done before `writer` begins.
+  static bool isBefore(Operation *reader, Operation *writer) {
+    if (Operation *around = writer->getBlock()->findAncestorOpInBlock(*reader))
+      return around->isBeforeInBlock(writer);
+    Operation *around = reader->getBlock()->findAncestorOpInBlock(*writer);
+    return around && reader->isBeforeInBlock(around);
+  }
+
+  /// A value apart from its shape.
+  static Value stripReshapes(Value value) {
+    while (Operation *op = value.getDefiningOp()) {
+      if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(
+              op))
+        break;
+      value = op->getOperand(0);
+    }
+    return value;
+  }
+
+  /// Whether something that was written at `empty` is read when something else
+  /// has been computed from it, to be written over it, or when the `result` is
+  /// at its place.
+  static bool isReadLater(Value empty,
+                          bufferization::MaterializeInDestinationOp result) {
+    llvm::SetVector<Value> values;
+    llvm::DenseMap<Value, SmallVector<Value, 2>> next;
+    llvm::DenseMap<Value, SmallVector<Operation *, 2>> writers;
+    values.insert(empty);
+    for (size_t i = 0; i < values.size(); ++i) {
+      Value value = values[i];
+      for (OpOperand &use : value.getUses()) {
+        SmallVector<Value> aliases;
+        bool writes = false;
+        aliasesOf(use, aliases, writes);
+        if (writes)
+          writers[value].push_back(use.getOwner());
+        llvm::append_range(next[value], aliases);
+        values.insert(aliases.begin(), aliases.end());
+      }
+    }
+    for (Value value : values) {
+      SmallVector<Operation *> readers;
+      SmallVector<Value> views = {value};
+      while (!views.empty())
+        for (Operation *user : views.pop_back_val().getUsers())
+          if (isView(user))
+            views.push_back(user->getResult(0));
+          else
+            readers.push_back(user);
+      if (stripReshapes(value) != stripReshapes(result.getSource()))
+        for (Operation *reader : readers)
+          if (reader != result && !isBefore(reader, result))
+            return true;
+      llvm::SetVector<Value> behind;
+      behind.insert(value);
+      for (size_t i = 0; i < behind.size(); ++i) {
+        for (Operation *writer : writers.lookup(behind[i]))
+          for (Operation *reader : readers)
+            if (reader != writer && !isBefore(reader, writer))
+              return true;
+        auto &further = next[behind[i]];
+        behind.insert(further.begin(), further.end());
+      }
+    }
+    return false;
+  }
+
+  /// Elimination of empty tensors lets a value be computed where a result of
+  /// the function belongs. The analysis does not see that the result is written
+  /// there at the end: what is computed on the way must not be read then.
+  void keepDestinationsApart(ModuleOp module) {
+    module.walk([](bufferization::ToTensorOp op) {
+      bufferization::MaterializeInDestinationOp result;
+      if (isa<BlockArgument>(op.getBuffer()))
+        for (Operation *user : op.getBuffer().getUsers())
+          if (auto end =
+                  dyn_cast<bufferization::MaterializeInDestinationOp>(user))
+            result = end;
+      if (!result || !isReadLater(op.getResult(), result))
+        return;
+      OpBuilder builder(op);
+      auto type = cast<RankedTensorType>(op.getType());
+      op.getResult().replaceAllUsesWith(tensor::EmptyOp::create(
+          builder, op.getLoc(), type.getShape(), type.getElementType()));
+    });
+  }
+
   /// Elimination of empty tensors gives a wait the final destination as its
   /// outs and leaves its start alone. The start follows where that destination
   /// is known before it; otherwise the wait goes back to what the start has.
@@ -296,8 +442,19 @@ private:
                          : start && start.getInit() &&
                                &operand == &start.getInitMutable()[0];
       auto dense = MemRefType::get(type.getShape(), type.getElementType());
-      builder.setInsertionPoint(op);
+      auto use = [&](Value buffer) {
+        operand.set(buffer);
+        if (wait)
+          (written ? wait.getInitMutable() : wait.getInputMutable())
+              .assign(buffer);
+      };
       Value strided = operand.get();
+      // Perhaps it is dense, and only its type does not say so.
+      if (Value source = stripCasts(strided); source.getType() == dense) {
+        use(source);
+        continue;
+      }
+      builder.setInsertionPoint(op);
       SmallVector<Value> extents;
       for (int64_t dim = 0; dim < type.getRank(); ++dim)
         if (type.isDynamicDim(dim))
@@ -307,11 +464,7 @@ private:
           memref::AllocOp::create(builder, op->getLoc(), dense, extents);
       if (!written || keepsOuts(op))
         memref::CopyOp::create(builder, op->getLoc(), strided, buffer);
-      operand.set(buffer);
-      if (wait && written)
-        wait.getInitMutable().assign(buffer);
-      else if (wait)
-        wait.getInputMutable().assign(buffer);
+      use(buffer);
       if (written) {
         builder.setInsertionPointAfter(wait ? wait.getOperation() : op);
         memref::CopyOp::create(builder, op->getLoc(), buffer, strided);
@@ -357,6 +510,7 @@ private:
     // What a loop hands on in a new buffer is settled by comm-plan-workspace.
     options.allowReturnAllocsFromLoops = true;
     bufferization::BufferizationState state;
+    carryDense(module);
     partsToBuffers();
     splitEmpty();
     straight = bufferizesInPlace(module, options);
@@ -370,11 +524,15 @@ private:
     markInputs(true);
     if (failed(bufferization::eliminateEmptyTensors(rewriter, module)))
       return failure();
+    keepDestinationsApart(module);
     rejoinStarts();
     if (failed(bufferization::insertTensorCopies(module, options, state)))
       return failure();
     markInputs(false);
-    return bufferization::bufferizeModuleOp(module, options, state);
+    if (failed(bufferization::bufferizeModuleOp(module, options, state)))
+      return failure();
+    settleCarriedLayouts(module);
+    return success();
   }
 
   ModuleOp module;

@@ -13,6 +13,7 @@
 #include "Passes.h"
 #include "bufferize/Bufferize.h"
 #include "comm/Comm.h"
+#include "common/CarriedLayouts.h"
 #include "common/Explain.h"
 #include "common/Family.h"
 #include "common/Lifetimes.h"
@@ -87,12 +88,6 @@ struct PlanWorkspace
     return success();
   }
 
-  static Value withoutCasts(Value value) {
-    while (auto cast = value.getDefiningOp<memref::CastOp>())
-      value = cast.getSource();
-    return value;
-  }
-
   LogicalResult settle(Operation *loop) {
     MutableArrayRef<OpOperand> inits;
     Block::BlockArgListType carried;
@@ -109,11 +104,11 @@ struct PlanWorkspace
     }
     /// The buffer that an argument of the loop stands for.
     auto resolve = [&](Value value) {
-      value = withoutCasts(value);
+      value = stripCasts(value);
       auto argument = dyn_cast<BlockArgument>(value);
       if (conditional && argument &&
           argument.getOwner() == conditional.getAfterBody())
-        value = withoutCasts(
+        value = stripCasts(
             conditional.getConditionOp().getArgs()[argument.getArgNumber()]);
       return value;
     };

@@ -121,3 +121,111 @@ func.func @overlapping(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<6xf32> {
   %i1 = tensor.insert_slice %y into %i0[2] [4] [1] : tensor<4xf32> into tensor<6xf32>
   return %i1 : tensor<6xf32>
 }
+
+// -----
+
+// A value that another one is computed from is not computed where that one's result
+// belongs, when it is read afterwards.
+// CHECK-LABEL: func.func @read_later
+// CHECK-SAME: %[[P:[^:]*]]: memref<2xf32>
+// CHECK-SAME: %[[Y0:[^:]*]]: memref<3xf32> {comm.output = 0 : i64}
+// CHECK-SAME: %[[Y1:[^:]*]]: memref<3xf32> {comm.output = 1 : i64}
+// CHECK: comm.broadcast @tp root(1) ins(%{{.*}}) outs(%[[B:.*]] : memref<3xf32>)
+// CHECK: memref.copy %[[P]]
+// CHECK: memref.copy %{{.*}}, %[[Y0]]
+// CHECK: memref.copy %[[B]], %[[Y1]]
+comm.domain @tp groups([[0, 1]])
+func.func @read_later(%p: tensor<2xf32>, %x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  %e = tensor.empty() : tensor<3xf32>
+  %b = comm.broadcast @tp root(1) ins(%x : tensor<3xf32>) outs(%e : tensor<3xf32>) -> tensor<3xf32>
+  %i = tensor.insert_slice %p into %b[1] [2] [1] : tensor<2xf32> into tensor<3xf32>
+  return %i, %b : tensor<3xf32>, tensor<3xf32>
+}
+
+// -----
+
+// A slice that a loop begins with is made dense: the loop hands on buffers.
+// CHECK-LABEL: func.func @carried
+// CHECK: memref.subview
+// CHECK: %[[INIT:.*]] = memref.alloc() : memref<3xf32>
+// CHECK: memref.copy %{{.*}}, %[[INIT]]
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[INIT]]) -> (memref<3xf32>)
+comm.domain @tp groups([[0, 1]])
+func.func @carried(%x: tensor<6xf32>, %n: index) -> tensor<3xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %r = comm.rank @tp
+  %at = arith.muli %r, %c3 : index
+  %s = tensor.extract_slice %x[%at] [3] [1] : tensor<6xf32> to tensor<3xf32>
+  %y = scf.for %i = %c0 to %n step %c1 iter_args(%t = %s) -> (tensor<3xf32>) {
+    %e = tensor.empty() : tensor<3xf32>
+    %a = comm.all_reduce @tp max ins(%t : tensor<3xf32>) outs(%e : tensor<3xf32>) -> tensor<3xf32>
+    scf.yield %a : tensor<3xf32>
+  }
+  return %y : tensor<3xf32>
+}
+
+// -----
+
+// The loop inside begins with what the one around it carries: dense, both.
+// CHECK-LABEL: func.func @nested
+// CHECK: scf.for {{.*}} -> (memref<8xi32>)
+// CHECK-NEXT: scf.for {{.*}} -> (memref<8xi32>)
+// CHECK-NOT: strided
+// CHECK: return
+comm.domain @tp groups([[0, 1]])
+func.func @nested(%x: tensor<8xi32>, %n: index) -> tensor<8xi32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %y = scf.for %i = %c0 to %n step %c1 iter_args(%t = %x) -> (tensor<8xi32>) {
+    %z = scf.for %j = %c0 to %n step %c1 iter_args(%u = %t) -> (tensor<8xi32>) {
+      %e = tensor.empty() : tensor<8xi32>
+      %f = comm.all_reduce @tp max ins(%u : tensor<8xi32>) outs(%e : tensor<8xi32>) -> tensor<8xi32>
+      scf.yield %f : tensor<8xi32>
+    }
+    scf.yield %z : tensor<8xi32>
+  }
+  return %y : tensor<8xi32>
+}
+
+// -----
+
+// Read where it was written, after a branch handed it on to what is written over it.
+// CHECK-LABEL: func.func @through_branch
+// CHECK-SAME: %[[Y0:[^:]*]]: memref<6xi32> {comm.output = 0 : i64}
+// CHECK-SAME: %[[Y1:[^:]*]]: memref<6xi32> {comm.output = 1 : i64}
+// CHECK: linalg.add {{.*}} outs(%[[SUM:[^ ]*]] : memref<6xi32>)
+// CHECK: memref.copy %{{.*}}, %[[Y0]]
+// CHECK: memref.copy %[[SUM]], %[[Y1]]
+func.func @through_branch(%p: tensor<5xi32>, %x: tensor<6xi32>, %c: i1) -> (tensor<6xi32>, tensor<6xi32>) {
+  %e = tensor.empty() : tensor<6xi32>
+  %s = linalg.add ins(%x, %x : tensor<6xi32>, tensor<6xi32>) outs(%e : tensor<6xi32>) -> tensor<6xi32>
+  %b = scf.if %c -> (tensor<6xi32>) {
+    scf.yield %s : tensor<6xi32>
+  } else {
+    scf.yield %x : tensor<6xi32>
+  }
+  %i = tensor.insert_slice %p into %b[1] [5] [1] : tensor<5xi32> into tensor<6xi32>
+  return %i, %s : tensor<6xi32>, tensor<6xi32>
+}
+
+// -----
+
+// The result is one of two values; the other result is the second of them.
+// CHECK-LABEL: func.func @one_of_two
+// CHECK-SAME: %[[Y0:[^:]*]]: memref<6xi32> {comm.output = 0 : i64}
+// CHECK-SAME: %[[Y1:[^:]*]]: memref<6xi32> {comm.output = 1 : i64}
+// CHECK: linalg.add {{.*}} outs(%[[SUM:[^ ]*]] :
+// CHECK: memref.copy %{{.*}}, %[[Y0]]
+// CHECK: memref.copy %[[SUM]], %[[Y1]]
+func.func @one_of_two(%x: tensor<6xi32>, %c: i1) -> (tensor<6xi32>, tensor<6xi32>) {
+  %e = tensor.empty() : tensor<6xi32>
+  %s = linalg.add ins(%x, %x : tensor<6xi32>, tensor<6xi32>) outs(%e : tensor<6xi32>) -> tensor<6xi32>
+  %b = scf.if %c -> (tensor<6xi32>) {
+    scf.yield %x : tensor<6xi32>
+  } else {
+    scf.yield %s : tensor<6xi32>
+  }
+  return %b, %s : tensor<6xi32>, tensor<6xi32>
+}
