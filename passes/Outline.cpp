@@ -165,6 +165,24 @@ SmallVector<Argument> argumentsOf(const Captured &captured) {
   return arguments;
 }
 
+/// Whether nothing in `function` writes through `argument` or a view of it.
+bool onlyRead(BlockArgument argument) {
+  SmallVector<Value> worklist = {argument};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    for (Operation *user : value.getUsers()) {
+      if (isa<ViewLikeOpInterface>(user)) {
+        llvm::append_range(worklist, user->getResults());
+        continue;
+      }
+      auto effects = dyn_cast<MemoryEffectOpInterface>(user);
+      if (!effects || !effects.onlyHasEffect<MemoryEffects::Read>())
+        return false;
+    }
+  }
+  return true;
+}
+
 struct Outline : public concord::impl::CommOutlineBase<Outline> {
   using CommOutlineBase::CommOutlineBase;
 
@@ -219,6 +237,11 @@ func::FuncOp Outline::build(scf::ForOp nest, const Captured &captured,
     builder.clone(*op, mapping);
   builder.clone(*nest, mapping);
   func::ReturnOp::create(builder, loc);
+  for (BlockArgument argument : body->getArguments())
+    if (isa<MemRefType>(argument.getType()) && onlyRead(argument))
+      function.setArgAttr(argument.getArgNumber(),
+                          LLVM::LLVMDialect::getReadonlyAttrName(),
+                          builder.getUnitAttr());
   return function;
 }
 
@@ -248,7 +271,25 @@ func::FuncOp Outline::findOrInsert(func::FuncOp function) {
   return function;
 }
 
+/// Views of the arena move out of a nest: what is handed over then are its
+/// buffers, and not everything that lies beside them.
+static void hoistViews(scf::ForOp nest) {
+  SmallVector<memref::ViewOp> views;
+  nest->walk([&](memref::ViewOp view) { views.push_back(view); });
+  for (memref::ViewOp view : views) {
+    std::optional<int64_t> shift = getConstantIntValue(view.getByteShift());
+    if (!shift || !view.getType().hasStaticShape() ||
+        nest->isAncestor(view.getSource().getParentRegion()->getParentOp()))
+      continue;
+    OpBuilder builder(nest);
+    view.getByteShiftMutable().assign(
+        arith::ConstantIndexOp::create(builder, view.getLoc(), *shift));
+    view->moveBefore(nest);
+  }
+}
+
 void Outline::outline(scf::ForOp nest) {
+  hoistViews(nest);
   Captured captured;
   WalkResult all = nest->walk<WalkOrder::PreOrder>([&](Operation *op) {
     for (Value operand : op->getOperands())
@@ -278,7 +319,9 @@ void Outline::outline(scf::ForOp nest) {
   }
   func::FuncOp function = findOrInsert(
       build(nest, captured, arguments, ValueRange(operands).getTypes()));
-  func::CallOp::create(builder, nest.getLoc(), function, operands);
+  auto call = func::CallOp::create(builder, nest.getLoc(), function, operands);
+  // Collectives in flight share what the nest reads.
+  call.setArgAttrsAttr(function.getArgAttrsAttr());
   nest.erase();
   ++numNests;
 }

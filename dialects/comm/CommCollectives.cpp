@@ -13,6 +13,7 @@
 #include "comm/Comm.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/SmallSet.h"
@@ -464,6 +465,20 @@ static bool mayAlias(Value a, Value b) {
   return isViewOf(a, b) || isViewOf(b, a);
 }
 
+/// Whether a call says of an operand that its callee only reads it
+/// (comm-outline).
+static bool isReadByCall(OpOperand &operand) {
+  auto call = dyn_cast<CallOpInterface>(operand.getOwner());
+  auto attributes = dyn_cast<ArgAndResultAttrsOpInterface>(operand.getOwner());
+  if (!call || !attributes)
+    return false;
+  ArrayAttr given = attributes.getArgAttrsAttr();
+  int64_t index = static_cast<int64_t>(operand.getOperandNumber()) -
+                  call.getArgOperands().getBeginOperandIndex();
+  return given && index >= 0 && index < static_cast<int64_t>(given.size()) &&
+         cast<DictionaryAttr>(given[index]).contains("llvm.readonly");
+}
+
 /// Refuses `op` when it, or anything in its regions, writes the input of
 /// `start` or touches its output. An operation whose effects are unknown is
 /// taken to read and write whatever it is handed.
@@ -475,8 +490,11 @@ static LogicalResult verifyUntouched(StartOp start, Operation *op) {
     if (isa<WaitOp, ViewLikeOpInterface>(inner))
       return WalkResult::advance();
     auto effects = dyn_cast<MemoryEffectOpInterface>(inner);
-    for (Value operand : inner->getOperands()) {
-      if (!isa<MemRefType>(operand.getType()))
+    for (OpOperand &use : inner->getOpOperands()) {
+      Value operand = use.get();
+      auto type = dyn_cast<MemRefType>(operand.getType());
+      // Two without elements may be one.
+      if (!type || (type.hasStaticShape() && !type.getNumElements()))
         continue;
       bool isInput = input && mayAlias(operand, input);
       bool isOutput = init && mayAlias(operand, init);
@@ -485,7 +503,7 @@ static LogicalResult verifyUntouched(StartOp start, Operation *op) {
       SmallVector<MemoryEffects::EffectInstance> list;
       if (effects)
         effects.getEffectsOnValue(operand, list);
-      bool writes = !effects, reads = !effects;
+      bool writes = !effects && !isReadByCall(use), reads = !effects;
       for (auto &effect : list) {
         writes |=
             isa<MemoryEffects::Write, MemoryEffects::Free>(effect.getEffect());

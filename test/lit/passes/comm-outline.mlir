@@ -18,7 +18,7 @@
 // CHECK-NEXT: call @[[DOUBLE]](%[[B]], %[[C]])
 // CHECK-NEXT: call @[[TRIPLE:[^(]*]](%[[B]], %[[C]])
 // CHECK-NOT: scf.for
-// CHECK: func.func private @[[DOUBLE]](%[[X:.*]]: memref<16xf32> {llvm.noalias}, %[[Y:.*]]: memref<16xf32> {llvm.noalias})
+// CHECK: func.func private @[[DOUBLE]](%[[X:.*]]: memref<16xf32> {llvm.noalias, llvm.readonly}, %[[Y:.*]]: memref<16xf32> {llvm.noalias})
 // CHECK-SAME: llvm.linkage = #llvm.linkage<internal>
 // CHECK-SAME: passthrough = ["noinline"]
 // CHECK-DAG: arith.constant 16 : index
@@ -70,7 +70,7 @@ module attributes {comm.world = 2 : i64} {
 // CHECK: %[[C:.*]] = memref.view %[[ARENA]][%c256]{{.*}} to memref<16xf32>
 // CHECK: %[[BOTH:.*]] = memref.view %[[ARENA]]{{.*}} to memref<96xi8>
 // CHECK: call @{{.*}}(%[[C]], %[[BOTH]])
-// CHECK: func.func private @{{.*}}(%{{.*}}: memref<16xf32> {llvm.noalias}, %[[BYTES:.*]]: memref<96xi8> {llvm.noalias})
+// CHECK: func.func private @{{.*}}(%{{.*}}: memref<16xf32> {llvm.noalias, llvm.readonly}, %[[BYTES:.*]]: memref<96xi8> {llvm.noalias})
 // CHECK-DAG: memref.view %[[BYTES]][%c0{{.*}}] : memref<96xi8> to memref<16xf32>
 // CHECK-DAG: memref.view %[[BYTES]][%c32{{.*}}] : memref<96xi8> to memref<32xbf16>
 func.func @overlapping(%arena: memref<1024xi8> {comm.arena}) {
@@ -102,7 +102,7 @@ func.func @overlapping(%arena: memref<1024xi8> {comm.arena}) {
 // CHECK: scf.for %[[I:[^ ]*]] = %c0 to %c4
 // CHECK-NEXT: call @{{.*}}(%[[EITHER]], %[[I]], %{{.*}})
 // CHECK-NEXT: comm.barrier
-// CHECK: func.func private @{{.*}}(%{{.*}}: memref<4x16xf32>, %{{.*}}: index, %{{.*}}: memref<16xf32>)
+// CHECK: func.func private @{{.*}}(%{{.*}}: memref<4x16xf32> {llvm.readonly}, %{{.*}}: index, %{{.*}}: memref<16xf32>)
 // CHECK-NOT: noalias
 module attributes {comm.world = 2 : i64} {
   comm.domain @tp groups([[0, 1]])
@@ -133,10 +133,10 @@ module attributes {comm.world = 2 : i64} {
 // Strides are taken along: the function sees the same buffer through the same
 // view. A nest with a result stays where it is.
 // CHECK-LABEL: func.func @strided
-// CHECK: call @[[COPY:[^(]*]](%{{.*}}, %{{.*}}) :
+// CHECK: call @[[COPY:[^(]*]](%{{.*}}, %{{.*}}) {
 // CHECK: %[[SUM:.*]] = scf.for
 // CHECK: memref.store %[[SUM]]
-// CHECK: func.func private @[[COPY]](%[[X:.*]]: memref<4x16xf32> {llvm.noalias}, %{{.*}}: memref<4xf32> {llvm.noalias})
+// CHECK: func.func private @[[COPY]](%[[X:.*]]: memref<4x16xf32> {llvm.noalias, llvm.readonly}, %{{.*}}: memref<4xf32> {llvm.noalias})
 // CHECK: %[[COLUMN:.*]] = memref.reinterpret_cast %[[X]] to offset: [3], sizes: [4], strides: [16]
 // CHECK: memref.load %[[COLUMN]]
 func.func @strided(%arena: memref<1024xi8> {comm.arena}, %x: memref<4x16xf32>) {
@@ -157,4 +157,34 @@ func.func @strided(%arena: memref<1024xi8> {comm.arena}, %x: memref<4x16xf32>) {
   }
   memref.store %sum, %b[%c0] : memref<4xf32>
   return
+}
+
+// -----
+
+// A view of the arena inside of a nest goes before it: the function is handed the
+// buffer, not everything that lies beside it, such as what is in flight.
+// CHECK-LABEL: func.func @view_inside
+// CHECK: comm.start
+// CHECK: %[[V:.*]] = memref.view %{{.*}}[%c64
+// CHECK: call @concord_nest(%{{.*}}, %[[V]]) {arg_attrs = [{llvm.noalias, llvm.readonly}, {llvm.noalias}]}
+// CHECK: comm.wait
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @view_inside(%arena: memref<128xi8> {comm.arena}, %x: memref<16xf32>) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c16 = arith.constant 16 : index
+    %c64 = arith.constant 64 : index
+    %a = memref.view %arena[%c0][] : memref<128xi8> to memref<16xf32>
+    %f = comm.start all_reduce @tp ins(%x : memref<16xf32>) outs(%a : memref<16xf32>) {reduction = 1 : i32}
+    scf.for %j = %c0 to %c16 step %c1 {
+      %b = memref.view %arena[%c64][] : memref<128xi8> to memref<16xf32>
+      scf.for %i = %c0 to %c16 step %c1 {
+        %v = memref.load %x[%i] : memref<16xf32>
+        memref.store %v, %b[%i] : memref<16xf32>
+      }
+    }
+    comm.wait %f ins(%x : memref<16xf32>) outs(%a : memref<16xf32>)
+    return
+  }
 }
