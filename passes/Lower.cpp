@@ -20,6 +20,7 @@
 #include "common/PlanBuilder.h"
 #include "common/Predicted.h"
 #include "concord/artefact.h"
+#include "lowering/NarrowFloats.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -407,29 +408,10 @@ static void copiesToLinalg(ModuleOp module) {
   }
 }
 
-/// Integers become bfloat16 by way of f32, which LLVM has instructions for: the
-/// direct conversion (canonicalization makes it) would be a library call.
-template <typename OpTy> static void integersThroughF32(ModuleOp module) {
-  SmallVector<OpTy> ops;
-  module.walk([&](OpTy op) {
-    if (op.getType().isBF16())
-      ops.push_back(op);
-  });
-  for (OpTy op : ops) {
-    OpBuilder builder(op);
-    Value wide =
-        OpTy::create(builder, op.getLoc(), builder.getF32Type(), op.getIn());
-    Value narrow =
-        arith::TruncFOp::create(builder, op.getLoc(), op.getType(), wide);
-    op.replaceAllUsesWith(narrow);
-    op.erase();
-  }
-}
-
 LogicalResult Lower::loops(ModuleOp module) {
   copiesToLinalg(module);
-  integersThroughF32<arith::SIToFPOp>(module);
-  integersThroughF32<arith::UIToFPOp>(module);
+  if (failed(narrowFloatsThroughF32(module)))
+    return failure();
   OpPassManager manager("builtin.module");
   OpPassManager &functions = manager.nest<func::FuncOp>();
   functions.addPass(createConvertLinalgToLoopsPass());

@@ -41,3 +41,18 @@ module attributes {comm.world = 2 : i64} {
   // expected-error @below {{is the entry of two programs; give each a function of its own}}
   func.func @both(%arena: memref<64xi8> {comm.arena}) { return }
 }
+
+// -----
+
+// Floats of 8 bits are moved by collectives and copies, and converted by kernels.
+module attributes {comm.world = 1 : i64} {
+  func.func @main(%arena: memref<64xi8> {comm.arena}, %x: memref<16xf32>, %y: memref<16xf8E5M2>) {
+    linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x : memref<16xf32>) outs(%y : memref<16xf8E5M2>) {
+    ^bb0(%a: f32, %o: f8E5M2):
+      // expected-error @below {{computes with 'f8E5M2'; floats of 8 bits can only be moved. Convert with an ONNX Cast, or keep it in 16 bits}}
+      %r = arith.truncf %a : f32 to f8E5M2
+      linalg.yield %r : f8E5M2
+    }
+    return
+  }
+}
