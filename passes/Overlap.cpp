@@ -162,7 +162,9 @@ void BlockScheduler::build() {
       auto collective = cast<comm::CollectiveOpInterface>(op);
       StringRef domain = collective.getCollectiveDomain().getValue();
       node.seconds = cost.collective(collective).seconds;
-      node.onCore = cost.movesByCore(domain);
+      // A fused kernel computes while it communicates: it is not started.
+      node.onCore =
+          cost.movesByCore(domain) || !collective.getCollectiveKernel().empty();
       node.lane = static_cast<uint32_t>(collective.getLane());
       if (comm::DomainOp declared =
               comm::lookupDomain(&op, collective.getCollectiveDomain()))

@@ -28,7 +28,8 @@ namespace concord {
 
 std::optional<IssueView> viewIssue(comm::CollectiveOpInterface op) {
   Value input = op.getCollectiveInput(), output = op.getCollectiveOutput();
-  if (!input || !output)
+  // A fused kernel makes something else of what is reduced or gathered.
+  if (!input || !output || !op.getCollectiveKernel().empty())
     return std::nullopt;
   auto in = dyn_cast<RankedTensorType>(input.getType());
   auto out = dyn_cast<RankedTensorType>(output.getType());

@@ -41,7 +41,7 @@ public:
     if (entry->second)
       return "several-programs";
     auto slot = issue.op->getAttrOfType<mlir::StringAttr>("slot");
-    if (slot && slot.getValue() == "optional")
+    if (slot && slot.getValue().starts_with("optional"))
       return "optional-slot";
     return reach.of(issue.op).parent ? "differing-condition" : "";
   }

@@ -430,7 +430,8 @@ Equality::Id Equality::ofCollective(comm::CollectiveOpInterface op) {
   comm::DomainOp domain =
       module.lookupSymbol<comm::DomainOp>(op.getCollectiveDomain());
   Value input = op.getCollectiveInput();
-  if (!domain || !input)
+  // What a fused kernel makes of it may differ: a product with other weights.
+  if (!domain || !input || !op.getCollectiveKernel().empty())
     return different;
   auto kind = op.getCollectiveKind();
   bool whole = kind == comm::CollectiveKind::all_reduce ||

@@ -75,6 +75,7 @@ unsigned splitCollective(comm::CollectiveOpInterface op, int64_t pieces,
                          StringRef &why) {
   Value input = op.getCollectiveInput();
   if (op.isAsync() || !input || op->getNumResults() != 1 ||
+      !op.getCollectiveKernel().empty() ||
       !isa<RankedTensorType>(input.getType())) {
     why = "not-a-collective-on-tensors";
     return 0;

@@ -142,11 +142,11 @@ static DenseElementsAttr gatherElements(DenseElementsAttr elements,
 
 /// The same on all members, and known: gathered here and now.
 bool Simplifier::foldConstant(Issue issue) {
-  if (issue.kind() != CollectiveKind::all_gather)
+  RankedTensorType type = issue.type();
+  if (issue.kind() != CollectiveKind::all_gather || !type.getNumElements())
     return false;
   OpBuilder builder(issue.op);
   Location loc = issue.op->getLoc();
-  RankedTensorType type = issue.type();
   Value folded;
   DenseElementsAttr elements;
   if (matchPattern(issue.input(), m_Constant(&elements))) {

@@ -494,8 +494,8 @@ LogicalResult runBounded(MLIRContext &context, const CompileOptions &options,
         "--emit=hlo needs fixed dimensions; fix them with --dim NAME=N");
   FamilyMembers &members = program.members;
   const bool artefact = emit == "so" || emit == "obj";
-  StringRef stem =
-      llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
+  StringRef stem = llvm::sys::path::stem(
+      outputFile == "-" || outputFile == "/dev/null" ? inputFile : outputFile);
   auto runAll = [&](PassManager &passes) {
     for (auto [i, module] : llvm::enumerate(members.modules)) {
       // What is said of one member is said of all.
@@ -729,8 +729,8 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
           "comm.micro_batches",
           Builder(&context).getI64IntegerAttr(options.microBatches));
   }
-  StringRef stem =
-      llvm::sys::path::stem(outputFile == "-" ? inputFile : outputFile);
+  StringRef stem = llvm::sys::path::stem(
+      outputFile == "-" || outputFile == "/dev/null" ? inputFile : outputFile);
   (*module)->setAttr("comm.name", StringAttr::get(&context, stem));
   if (explainOption)
     (*module)->setAttr("comm.explain", UnitAttr::get(&context));

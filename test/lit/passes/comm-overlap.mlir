@@ -163,3 +163,26 @@ module attributes {comm.world = 2 : i64} {
     return %0, %1 : tensor<8000000xf32>, tensor<4xf32>
   }
 }
+
+// -----
+
+// A fused collective computes itself and is not started, whatever the links.
+// CHECK-LABEL: func.func @fused
+// CHECK-NOT: comm.start
+// CHECK: comm.fused all_reduce @tp
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @fused(%x: tensor<8x64xf32>, %g: tensor<64xf32>, %u: tensor<8x64xf32>) -> tensor<8x64xf32> {
+    %y = tensor.empty() : tensor<8x64xf32>
+    %w = tensor.empty() : tensor<1024xi8>
+    %r:2 = comm.fused all_reduce @tp
+        "fused_reduce cols=64 dtype=f32 gamma=1 members=2 norm=rmsnorm rows=8"
+        ins(%x, %g : tensor<8x64xf32>, tensor<64xf32>)
+        outs(%y, %w : tensor<8x64xf32>, tensor<1024xi8>)
+        {reduction = 1 : i32, shared = 0 : i64, workspace, written = array<i64: 2>}
+        -> tensor<8x64xf32>, tensor<1024xi8>
+    %a = comm.compute "dot"(%u) {flops = 2000000000000 : i64} : (tensor<8x64xf32>) -> tensor<8x64xf32>
+    %b = comm.compute "add"(%a, %r#0) : (tensor<8x64xf32>, tensor<8x64xf32>) -> tensor<8x64xf32>
+    return %b : tensor<8x64xf32>
+  }
+}

@@ -196,4 +196,45 @@ module attributes {comm.world = 4 : i64, comm.mesh = [["dp", 2], ["tp", 2]]} {
     %r = comm.recv @tp from(0) outs(%e : tensor<4xf32>) -> tensor<4xf32>
     return
   }
+
+  // Whether a round uses a slot is found out when it runs; one with a name is
+  // no different.
+  // CHECK-DAG: explain: comm-simplify keep-all_reduce {{.*}} reason=optional-slot domain=@tp bytes=44
+  // KEPT-LABEL: func.func @named_slot
+  // KEPT-COUNT-2: comm.all_reduce @tp sum
+  func.func @named_slot(%x: tensor<11xf32> {comm.sharding = []}) -> (tensor<11xf32>, tensor<11xf32>) {
+    %e = tensor.empty() : tensor<11xf32>
+    %a = comm.all_reduce @tp sum ins(%x : tensor<11xf32>) outs(%e : tensor<11xf32>) {slot = "optional:check"} -> tensor<11xf32>
+    %b = comm.all_reduce @tp sum ins(%x : tensor<11xf32>) outs(%e : tensor<11xf32>) -> tensor<11xf32>
+    return %a, %b : tensor<11xf32>, tensor<11xf32>
+  }
+
+  // What a fused kernel leaves is not what a collective of its kind does: nothing
+  // is known of it, whatever goes in.
+  // KEPT-LABEL: func.func @fused
+  // KEPT: comm.fused all_reduce @tp
+  // KEPT: comm.all_reduce @tp max
+  func.func @fused(%x: tensor<8x64xf32> {comm.replicated}, %g: tensor<64xf32>) -> tensor<8x64xf32> {
+    %y = tensor.empty() : tensor<8x64xf32>
+    %w = tensor.empty() : tensor<1024xi8>
+    %r:2 = comm.fused all_reduce @tp
+        "fused_reduce cols=64 dtype=f32 gamma=1 members=2 norm=rmsnorm rows=8"
+        ins(%x, %g : tensor<8x64xf32>, tensor<64xf32>)
+        outs(%y, %w : tensor<8x64xf32>, tensor<1024xi8>)
+        {reduction = 1 : i32, shared = 0 : i64, workspace, written = array<i64: 2>}
+        -> tensor<8x64xf32>, tensor<1024xi8>
+    %e = tensor.empty() : tensor<8x64xf32>
+    %m = comm.all_reduce @tp max ins(%r#0 : tensor<8x64xf32>) outs(%e : tensor<8x64xf32>) -> tensor<8x64xf32>
+    return %m : tensor<8x64xf32>
+  }
+
+  // Nothing is gathered.
+  // KEPT-LABEL: func.func @empty
+  // KEPT: comm.all_gather
+  func.func @empty() -> tensor<4x0xi8> {
+    %x = arith.constant dense<> : tensor<2x0xi8>
+    %e = tensor.empty() : tensor<4x0xi8>
+    %g = comm.all_gather @tp dim(0) ins(%x : tensor<2x0xi8>) outs(%e : tensor<4x0xi8>) -> tensor<4x0xi8>
+    return %g : tensor<4x0xi8>
+  }
 }
