@@ -69,6 +69,7 @@ struct Decompose : public concord::impl::CommDecomposeBase<Decompose> {
     }
     if (!ok)
       return signalPassFailure();
+    lowering::contractionsToKernels(rewriter, getOperation());
     getOperation().walk([&](Operation *op) {
       numKernels += isa<comm::KernelOp>(op);
       numGenerics += isa<linalg::LinalgOp>(op);

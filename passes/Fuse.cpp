@@ -69,7 +69,7 @@ constexpr double kShareOfRereading = 0.1;
 
 /// What is added to the collective's result.
 struct Sums {
-  linalg::GenericOp op;
+  linalg::LinalgOp op;
   Value bias, residual;
 };
 
@@ -150,13 +150,13 @@ void Fuse::keep(comm::CollectiveOpInterface op, StringRef reason,
 
 /// `use` is an operand of a sum of tensors and rows.
 bool Fuse::matchSums(Match &match, OpOperand &use) {
-  auto op = dyn_cast<linalg::GenericOp>(use.getOwner());
+  auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
   if (!op || op.getNumDpsInits() != 1 || !op.hasPureTensorSemantics() ||
       op.getNumParallelLoops() != op.getNumLoops())
     return false;
-  auto type = cast<RankedTensorType>(op.getResultTypes()[0]);
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
   unsigned loops = op.getNumLoops();
-  Block *body = op.getBody();
+  Block *body = op.getBlock();
   if (loops == 0 ||
       !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity() ||
       !body->getArguments().back().use_empty())
@@ -259,7 +259,7 @@ const char *Fuse::matchReduction(Match &match) {
   match.before = op->getResult(0);
   SmallVector<OpOperand *> uses = usesOf(match.before);
   if (uses.size() == 1 && matchSums(match, *uses[0])) {
-    match.before = match.sums.op.getResult(0);
+    match.before = match.sums.op->getResult(0);
     uses = usesOf(match.before);
   }
   match.cols =
@@ -597,7 +597,7 @@ void Fuse::rewrite(Match &match, const Made &made, Operation *at) {
   if (match.norm)
     match.norm.erase();
   if (match.sums.op) {
-    eraseUsers(match.sums.op.getResult(0));
+    eraseUsers(match.sums.op->getResult(0));
     match.sums.op.erase();
   }
   eraseUsers(op->getResult(0));

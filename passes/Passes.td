@@ -158,6 +158,9 @@ def CommDecompose : Pass<"comm-decompose", "::mlir::ModuleOp"> {
     that a kernel wants packed are marked so. An operation that nothing can lower
     is an error that names the model's node.
 
+    Matrix products that are linalg already (a named operation or a generic over
+    three loops, into zeros) become kernel calls as well.
+
     Before: `%y = onnx.node "Relu"(%x) {} opset(17) : (tensor<4xf32>) -> tensor<4xf32>`
 
     After:

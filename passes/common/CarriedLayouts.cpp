@@ -54,8 +54,8 @@ static void collect(ModuleOp module, SmallVectorImpl<Carried> &found) {
             {&loop.getInitArgsMutable()[i], &yield->getOpOperand(i)});
     } else if (auto loop = dyn_cast<scf::WhileOp>(op)) {
       for (auto [i, argument] : llvm::enumerate(loop.getBeforeArguments()))
-        add({argument}, {&loop.getInitsMutable()[i],
-                         &loop.getYieldOp()->getOpOperand(i)});
+        add({argument},
+            {&loop.getInitsMutable()[i], &loop.getYieldOp()->getOpOperand(i)});
       for (unsigned i = 0; i < loop.getNumResults(); ++i)
         add({loop.getAfterArguments()[i], loop.getResult(i)},
             {&loop.getConditionOp().getArgsMutable()[i]});

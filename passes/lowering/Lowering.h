@@ -62,6 +62,9 @@ Results makeKernel(Context &context, const std::string &description,
                    llvm::ArrayRef<mlir::Value> inputs,
                    llvm::ArrayRef<mlir::RankedTensorType> outputs);
 
+/// Matrix products of linalg that start at zero become kernel calls.
+void contractionsToKernels(mlir::RewriterBase &rewriter, mlir::ModuleOp module);
+
 /// Reinterprets a dense tensor under another shape of the same size.
 mlir::Value reshape(mlir::OpBuilder &builder, mlir::Location loc,
                     mlir::Value value, llvm::ArrayRef<int64_t> shape);

@@ -45,8 +45,8 @@ static Value roundToOdd(OpBuilder &builder, Location loc, Value x) {
   };
   Value nearest = arith::TruncFOp::create(builder, loc, f32, x);
   Value again = arith::ExtFOp::create(builder, loc, x.getType(), nearest);
-  Value inexact = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::ONE,
-                                        again, x);
+  Value inexact =
+      arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::ONE, again, x);
   Value bits = arith::BitcastOp::create(builder, loc, i32, nearest);
   Value last = arith::AndIOp::create(builder, loc, bits, number(1));
   Value even = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
@@ -56,8 +56,8 @@ static Value roundToOdd(OpBuilder &builder, Location loc, Value x) {
       math::AbsFOp::create(builder, loc, again).getResult(),
       math::AbsFOp::create(builder, loc, x).getResult());
   // Floats of one sign are ordered as their bits are.
-  Value step = arith::SelectOp::create(builder, loc, below, number(1),
-                                       number(-1));
+  Value step =
+      arith::SelectOp::create(builder, loc, below, number(1), number(-1));
   Value moved = arith::AddIOp::create(builder, loc, bits, step);
   Value moves = arith::AndIOp::create(builder, loc, inexact, even);
   Value odd = arith::SelectOp::create(builder, loc, moves, moved, bits);
