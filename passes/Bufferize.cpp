@@ -17,6 +17,7 @@
 #include "common/CarriedLayouts.h"
 #include "common/PlanBuilder.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
@@ -253,17 +254,22 @@ private:
       part.erase();
   }
 
+  /// Whether it is a slice, or may be one.
+  static bool isSlice(Value value) {
+    while (auto cast = value.getDefiningOp<tensor::CastOp>())
+      value = cast.getSource();
+    if (auto select = value.getDefiningOp<arith::SelectOp>())
+      return isSlice(select.getTrueValue()) || isSlice(select.getFalseValue());
+    return value.getDefiningOp<tensor::ExtractSliceOp>() != nullptr;
+  }
+
   /// What a loop carries, or a branch yields, is dense: a slice would give the
   /// buffer of all rounds, or of both arms, a layout that is only known at run
   /// time.
   void carryDense(ModuleOp module) {
     auto densify = [](OpOperand &operand) {
-      Value value = operand.get();
-      while (auto cast = value.getDefiningOp<tensor::CastOp>())
-        value = cast.getSource();
       auto type = dyn_cast<RankedTensorType>(operand.get().getType());
-      if (!type || !type.hasStaticShape() ||
-          !value.getDefiningOp<tensor::ExtractSliceOp>())
+      if (!type || !type.hasStaticShape() || !isSlice(operand.get()))
         return;
       OpBuilder builder(operand.getOwner());
       operand.set(bufferization::AllocTensorOp::create(
@@ -277,43 +283,28 @@ private:
     });
   }
 
-  static bool isView(Operation *op) {
-    return isa<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
-               tensor::ExpandShapeOp, tensor::CastOp>(op);
-  }
-
-  /// Values that may lie where the used one does, one step on. `writes`:
-  /// something is written there on the way.
-  static void aliasesOf(OpOperand &use, SmallVectorImpl<Value> &aliases,
-                        bool &writes) {
+  /// Values that may lie where the used one does, one step on.
+  static void aliasesOf(OpOperand &use, llvm::SetVector<Value> &aliases) {
     Operation *user = use.getOwner();
-    writes = false;
     if (auto dst = dyn_cast<DestinationStyleOpInterface>(user)) {
       if (dst.isDpsInit(&use) && user->getNumResults())
-        aliases.push_back(dst.getTiedOpResult(&use));
-      writes = !aliases.empty();
+        aliases.insert(dst.getTiedOpResult(&use));
     } else if (auto insert = dyn_cast<tensor::InsertSliceOp>(user)) {
       if (&use == &insert.getDestMutable())
-        aliases.push_back(insert.getResult());
-      writes = !aliases.empty();
+        aliases.insert(insert.getResult());
     } else if (auto loop = dyn_cast<LoopLikeOpInterface>(user)) {
       if (BlockArgument argument = loop.getTiedLoopRegionIterArg(&use))
-        aliases.push_back(argument);
+        aliases.insert(argument);
       if (OpResult result = loop.getTiedLoopResult(&use))
-        aliases.push_back(result);
+        aliases.insert(result);
     } else if (user->hasTrait<OpTrait::IsTerminator>()) {
-      llvm::append_range(aliases, user->getParentOp()->getResults());
-    } else if (isView(user)) {
-      aliases.push_back(user->getResult(0));
+      for (Value result : user->getParentOp()->getResults())
+        aliases.insert(result);
+    } else if (isa<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
+                   tensor::ExpandShapeOp, tensor::CastOp, arith::SelectOp>(
+                   user)) {
+      aliases.insert(user->getResult(0));
     }
-  }
-
-  /// Whether `reader` is known to be done before `writer` begins.
-  static bool isBefore(Operation *reader, Operation *writer) {
-    if (Operation *around = writer->getBlock()->findAncestorOpInBlock(*reader))
-      return around->isBeforeInBlock(writer);
-    Operation *around = reader->getBlock()->findAncestorOpInBlock(*writer);
-    return around && reader->isBeforeInBlock(around);
   }
 
   /// A value apart from its shape.
@@ -327,49 +318,23 @@ private:
     return value;
   }
 
-  /// Whether something that was written at `empty` is read when something else
-  /// has been computed from it, to be written over it, or when the `result` is
-  /// at its place.
+  /// Whether something that was computed at `empty` is read when the `result`,
+  /// another value, is at its place.
   static bool isReadLater(Value empty,
                           bufferization::MaterializeInDestinationOp result) {
+    Value written = stripReshapes(result.getSource());
     llvm::SetVector<Value> values;
-    llvm::DenseMap<Value, SmallVector<Value, 2>> next;
-    llvm::DenseMap<Value, SmallVector<Operation *, 2>> writers;
     values.insert(empty);
     for (size_t i = 0; i < values.size(); ++i) {
       Value value = values[i];
       for (OpOperand &use : value.getUses()) {
-        SmallVector<Value> aliases;
-        bool writes = false;
-        aliasesOf(use, aliases, writes);
-        if (writes)
-          writers[value].push_back(use.getOwner());
-        llvm::append_range(next[value], aliases);
-        values.insert(aliases.begin(), aliases.end());
-      }
-    }
-    for (Value value : values) {
-      SmallVector<Operation *> readers;
-      SmallVector<Value> views = {value};
-      while (!views.empty())
-        for (Operation *user : views.pop_back_val().getUsers())
-          if (isView(user))
-            views.push_back(user->getResult(0));
-          else
-            readers.push_back(user);
-      if (stripReshapes(value) != stripReshapes(result.getSource()))
-        for (Operation *reader : readers)
-          if (reader != result && !isBefore(reader, result))
-            return true;
-      llvm::SetVector<Value> behind;
-      behind.insert(value);
-      for (size_t i = 0; i < behind.size(); ++i) {
-        for (Operation *writer : writers.lookup(behind[i]))
-          for (Operation *reader : readers)
-            if (reader != writer && !isBefore(reader, writer))
-              return true;
-        auto &further = next[behind[i]];
-        behind.insert(further.begin(), further.end());
+        // Results are written last, one after another.
+        Operation *reader = use.getOwner();
+        if (stripReshapes(value) != written &&
+            reader->getBlock() == result->getBlock() &&
+            result->isBeforeInBlock(reader))
+          return true;
+        aliasesOf(use, values);
       }
     }
     return false;

@@ -7,6 +7,7 @@
 
 #include "common/CarriedLayouts.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -63,6 +64,8 @@ static void collect(ModuleOp module, SmallVectorImpl<Carried> &found) {
       for (unsigned i = 0; i < branch.getNumResults(); ++i)
         add({branch.getResult(i)}, {&branch.thenYield()->getOpOperand(i),
                                     &branch.elseYield()->getOpOperand(i)});
+    } else if (isa<arith::SelectOp>(op)) {
+      add({op->getResult(0)}, {&op->getOpOperand(1), &op->getOpOperand(2)});
     }
   });
 }

@@ -12,10 +12,10 @@
 
 namespace concord {
 
-/// Where every buffer that scf.for or scf.while carries, or scf.if yields, is
-/// dense, its type says so. One-shot bufferization gives such values a layout
-/// that is only known at run time when loops are nested: it types the inner one
-/// before it knows the outer one's.
+/// Where every buffer that scf.for or scf.while carries, or scf.if or
+/// arith.select yields, is dense, its type says so. One-shot bufferization
+/// gives such values a layout that is only known at run time when loops are
+/// nested: it types the inner one before it knows the outer one's.
 void settleCarriedLayouts(mlir::ModuleOp module);
 
 /// `buffer`, or what it is a cast of.

@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A matrix product that was written as linalg (a named operation or a generic)
-// becomes a call of the product's kernel, as one of an ONNX model does: it is as
-// fast then, and comm-fuse sees it.
+// becomes a call of the product's kernel, as one of an ONNX model does: it is
+// as fast then, and comm-fuse sees it.
 //
 //===----------------------------------------------------------------------===//
 

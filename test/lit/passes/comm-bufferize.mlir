@@ -229,3 +229,25 @@ func.func @one_of_two(%x: tensor<6xi32>, %c: i1) -> (tensor<6xi32>, tensor<6xi32
   }
   return %b, %s : tensor<6xi32>, tensor<6xi32>
 }
+
+// -----
+
+// A branch that became a selection.
+// CHECK-LABEL: func.func @selected
+// CHECK: scf.for {{.*}} -> (memref<3xf32>)
+// CHECK-NOT: -> (memref<3xf32, strided
+// CHECK: return
+comm.domain @tp groups([[0, 1]])
+func.func @selected(%x: tensor<6xf32>, %s: tensor<3xf32>, %n: index, %c: i1) -> tensor<3xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %r = comm.rank @tp
+  %at = arith.muli %r, %c3 : index
+  %p = tensor.extract_slice %x[%at] [3] [1] : tensor<6xf32> to tensor<3xf32>
+  %y = scf.for %i = %c0 to %n step %c1 iter_args(%t = %s) -> (tensor<3xf32>) {
+    %b = arith.select %c, %p, %t : tensor<3xf32>
+    scf.yield %b : tensor<3xf32>
+  }
+  return %y : tensor<3xf32>
+}
