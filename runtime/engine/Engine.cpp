@@ -256,12 +256,15 @@ static bool advanceStreamOp(Context &context, Op &op) {
 bool concord::rt::progress(Context &context) {
   if (context.inFlight == 0)
     return false;
+  // The highest priority of what waits for its peers.
+  int32_t waiting = INT32_MIN;
   for (size_t i = 0; i < context.activeComms.size(); ++i) {
     Comm &comm = *context.activeComms[i];
     // What has low priority stays out of the way of computation, too.
     uint64_t quantum = context.inFlight == 1 && comm.priority >= 0
                            ? kLoneQuantum
-                           : kSharedQuantum;
+                       : comm.priority < waiting ? kUrgentQuantum
+                                                 : kSharedQuantum;
     if (Op *op = comm.head;
         op && mayStart(*op) &&
         (comm.status != CONCORD_OK || admit(context, *op))) {
@@ -277,6 +280,7 @@ bool concord::rt::progress(Context &context) {
       // Something of higher priority may be ready by now.
       if (result != Progress::Blocked)
         return true;
+      waiting = std::max(waiting, comm.priority);
     }
     for (Op *op : comm.messages) {
       if (!mayStart(*op) || (comm.status == CONCORD_OK && !admit(context, *op)))

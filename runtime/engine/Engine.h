@@ -24,6 +24,9 @@ namespace concord::rt {
 
 /// Bytes moved between two looks at other operations, when there are any.
 constexpr uint64_t kSharedQuantum = 32 * 1024;
+/// While something of higher priority waits for its peers, which may come at
+/// any moment.
+constexpr uint64_t kUrgentQuantum = 8 * 1024;
 /// The same for an operation that is alone.
 constexpr uint64_t kLoneQuantum = 512 * 1024;
 
