@@ -61,7 +61,8 @@ struct concord_comm {
   uint64_t tick = 0;      ///< phases finished, the same at all members
   uint64_t claims = 0;    ///< pieces that all finished operations had
   uint64_t known = 0;     ///< all members have published at least this sequence
-  int32_t status = 0;     ///< first error; it is broken then
+  bool ahead = false; ///< those that the last operation needed had published
+  int32_t status = 0; ///< first error; it is broken then
   std::string firstError;
 
   concord::rt::Op *head = nullptr, *tail = nullptr; ///< collectives, in order
@@ -70,6 +71,7 @@ struct concord_comm {
   bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   concord::rt::LastForm last;
+  concord::rt::Prepared prepared;
   /// The functions of the last reduction, and which it was.
   uint32_t reduceKey = ~0u;
   concord::rt::ReduceFunction reduce = nullptr;

@@ -128,6 +128,11 @@ void IssueLog::issue(Op &op, uint32_t domain, uint32_t stream) {
   std::atomic_ref(record.number).store(numbers, std::memory_order_release);
   put(block->issued, numbers);
   op.record = &record;
+  // The next one's line has left the caches since it was written last, and
+  // stores after it, a flag for instance, would wait until it is back.
+  const Record &next = block->records[numbers % kRecords];
+  __builtin_prefetch(&next.number, 1);
+  __builtin_prefetch(&next.state, 1);
 }
 
 void IssueLog::gate(uint64_t mode, uint64_t round, uint64_t turn) {

@@ -40,11 +40,14 @@ uint64_t inlineOffset(const Op &op) {
              : 64 - offsetof(Slot, payload);
 }
 
-/// What all members have to have published before this operation's slot is
+/// What all members have to have published before the slot of an operation is
 /// filled.
-uint64_t published(const Op &op) {
-  return op.sequence < kSlots ? 0 : op.sequence - (kSlots - 1);
+uint64_t published(uint64_t sequence) {
+  return sequence < kSlots ? 0 : sequence - (kSlots - 1);
 }
+/// What is waited for where that is not known: more, so that it is known for
+/// the next operations, too.
+uint64_t awaited(const Op &op) { return op.sequence - kSlots / 2; }
 
 /// Which members an inlined operation needs to hear from.
 bool needs(const Op &op, int member) {
@@ -66,7 +69,21 @@ bool needs(const Op &op, int member) {
   }
 }
 
-/// True when every member needs every other, so that gathering proves that all
+/// False where data goes one way, so that who sends need not wait.
+bool everybodyWaits(Kind kind) {
+  switch (kind) {
+  case Kind::Broadcast:
+  case Kind::RoundDecision:
+  case Kind::Scatter:
+  case Kind::Reduce:
+  case Kind::Gather:
+    return false;
+  default:
+    return true;
+  }
+}
+
+/// True when this member needs every other, so that gathering proves that all
 /// have published.
 bool symmetric(const Op &op) {
   if (!op.inlined || op.comm->context->deviceSlots != 0)
@@ -75,7 +92,7 @@ bool symmetric(const Op &op) {
   case Kind::Broadcast:
   case Kind::RoundDecision:
   case Kind::Scatter:
-    return false;
+    return op.comm->size == 2 && op.comm->me != op.request.root;
   case Kind::Reduce:
   case Kind::Gather:
     return op.comm->me == op.request.root;
@@ -102,6 +119,32 @@ void claimOutput(const Op &op) {
 #endif
 }
 
+/// The first lines of a slot.
+constexpr uint64_t kAheadMost = 512;
+
+/// Where data goes one way, who sends may be ahead: ask for what comes after
+/// the next operation, which takes as long to come as some of these last. And
+/// for the line that this member will write, if nobody reads it any more.
+void fetchAhead(const Op &op) {
+  const Comm &comm = *op.comm;
+  if (comm.ahead)
+    for (int r = 0; r < comm.size; ++r)
+      if (r != comm.me && needs(op, r)) {
+        const char *at = reinterpret_cast<const char *>(
+            &comm.block.members[r].slot(op.sequence + 2));
+        uint64_t bytes =
+            std::min(16 + inlineOffset(op) + op.payload, kAheadMost);
+        for (uint64_t i = 0; i < bytes; i += 64)
+          __builtin_prefetch(at + i);
+      }
+#if defined(__x86_64__)
+  if (comm.known >= published(op.sequence + 1))
+    asm volatile("prefetchw %0"
+                 :
+                 : "m"(comm.block.members[comm.me].slot(op.sequence + 1)));
+#endif
+}
+
 void publish(Op &op) {
   Comm &comm = *op.comm;
   Slot &slot = comm.block.members[comm.me].slot(op.sequence);
@@ -118,6 +161,9 @@ void publish(Op &op) {
   slot.fingerprint = op.fingerprint;
   slot.sequence.store(op.sequence, std::memory_order_release);
   // What needs no peer is done while the flags travel.
+  if (op.inlined && !everybodyWaits(op.request.kind))
+    fetchAhead(op);
+  comm.ahead = true;
   if (flags & Wire::Flat || op.inlined)
     claimOutput(op);
   else if (!(flags & Wire::Claims))
@@ -133,6 +179,14 @@ void claimNextSlot(const Comm &comm, uint64_t sequence, uint64_t bytes) {
       &comm.block.members[comm.me].slot(sequence + 1));
   for (uint64_t i = 0; i < bytes; i += 64)
     asm volatile("prefetchw %0" : : "m"(at[i]));
+#endif
+}
+
+/// Ask for the line of this member's tick, which all have read when they have
+/// published: it will be stored to when the work is done.
+void claimTick(const Comm &comm) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(comm.block.members[comm.me].tick));
 #endif
 }
 
@@ -237,12 +291,14 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       [[fallthrough]];
     case Op::State::Publish:
       // The slot may still hold operation sequence - kSlots.
-      if (uint64_t least = published(op); comm.known < least) {
+      if (comm.known < published(op.sequence)) {
+        uint64_t least = awaited(op);
         for (; op.seen < comm.size; ++op.seen)
-          if (op.seen != comm.me &&
-              comm.block.members[op.seen].slot(least).sequence.load(
-                  std::memory_order_acquire) < least)
-            return Progress::Blocked;
+          if (const auto &flag =
+                  comm.block.members[op.seen].slot(least).sequence;
+              op.seen != comm.me &&
+              flag.load(std::memory_order_acquire) < least)
+            return waitsFor(op, flag, least);
         comm.known = least;
         op.seen = 0;
       }
@@ -258,8 +314,10 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
         if (op.seen == comm.me || !needs(op, op.seen))
           continue;
         Slot &slot = comm.block.members[op.seen].slot(op.sequence);
-        if (slot.sequence.load(std::memory_order_acquire) < op.sequence)
+        if (slot.sequence.load(std::memory_order_acquire) < op.sequence) {
+          comm.ahead = false;
           return waitsFor(op, slot.sequence, op.sequence);
+        }
         if (slot.fingerprint != op.fingerprint &&
             comm.context->gateMode >= CONCORD_GATE_CHECK) {
           fail(CONCORD_ERROR_MISMATCH, "%s: rank %d issued %s, but rank %d %s",
@@ -324,6 +382,8 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
         op.state = Op::State::Work;
         continue;
       }
+      if (comm.size > 1)
+        claimTick(comm);
       op.state = Op::State::CopyIn;
       [[fallthrough]];
     }
@@ -359,10 +419,18 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       } else if (!workDirect(op, quantum)) {
         return Progress::Advanced;
       }
-      if (op.streamed)
-        streamFence();
-      if (comm.size > 1)
-        publishTick(comm);
+      {
+        // Of a member that writes to its own output only, others wait for its
+        // reads; its stores may go on meanwhile.
+        bool later = op.streamed && !outputIsRemote(op.request.kind) &&
+                     !op.shared && !op.exchange;
+        if (op.streamed && !later)
+          streamFence();
+        if (comm.size > 1)
+          publishTick(comm);
+        if (later)
+          streamFence();
+      }
       op.state = Op::State::Settle;
       [[fallthrough]];
     case Op::State::Settle:
@@ -424,7 +492,7 @@ uint64_t concord::rt::missingMembers(const Op &op) {
     bool late = false;
     switch (op.state) {
     case Op::State::Publish:
-      late = member.slot(published(op)).sequence.load() < published(op);
+      late = member.slot(awaited(op)).sequence.load() < awaited(op);
       break;
     case Op::State::Gather:
       late = needs(op, r) &&

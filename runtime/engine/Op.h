@@ -163,6 +163,21 @@ struct Op {
   }
 };
 
+/// What was found out about a communicator's last operation: the next one is
+/// mostly like it, and a small one lasts no longer than finding it out.
+struct Prepared {
+  Kind kind = Kind::Barrier;
+  Reduction reduction = Reduction::None;
+  DType dtype = DType::Invalid;
+  int32_t root = -1;
+  uint64_t chunk = ~uint64_t(0); ///< this: there is none
+  uint64_t fingerprint = 0, payload = 0;
+  bool measured = false, inlined = false;
+  bool usesIn = false, usesOut = false;
+  uint64_t inBytes = 0, outBytes = 0;
+  int64_t inPlace = 0; ///< output minus input when it works in place
+};
+
 /// How the last collective of a communicator was done, for explanations.
 struct LastForm {
   Kind kind = Kind::Barrier;

@@ -15,7 +15,9 @@
 // barrier: a member that writes slot s has seen, or makes sure, that all others
 // have published s-K+1, so they have finished s-K, which used the same slot.
 // Two slots would be enough; with more, the root of small one-way operations
-// does not wait for those who take in each.
+// does not wait for those who take in each. And where it has to look, it waits
+// until they have published s-K/2: looking costs a line from another core, and
+// so it is done once in K/2 operations.
 //
 // Ticks. An operation that reads or writes peers' memory is divided into
 // phases; a member that has finished phase n stores n to its `tick` and goes on
@@ -45,7 +47,7 @@ namespace concord::rt {
 
 constexpr int kMaxRanks = 64;
 constexpr size_t kSlotPayload = 8192 - 16;
-constexpr uint64_t kSlots = 4;
+constexpr uint64_t kSlots = 8;
 constexpr size_t kMailboxPayload = 1024;
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free,
