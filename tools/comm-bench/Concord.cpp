@@ -13,6 +13,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Concord.h"
+#include "IssuePath.h"
+#include "Limits.h"
 #include "concord/kernel.h"
 
 #include <atomic>
@@ -148,7 +150,8 @@ struct alignas(128) Flag {
 class Concord final : public ConcordRank {
 public:
   Concord(const Address &address, int flagsFd, Memory memory)
-      : memory(memory), capacity(address.capacity), rotate(address.rotate) {
+      : memory(memory), capacity(address.capacity), rotate(address.rotate),
+        flagsFile(flagsFd) {
     check(concord_context_create(nullptr, &context));
     check(concord_context_rank(context, &worldMe, &worldRanks));
     check(concord_comm_world(context, &world));
@@ -217,6 +220,13 @@ public:
       return {product(int32_t(a[0]), a[1], a[2], a[3])};
     case kUpdate:
       return {update()};
+    case kBare:
+      if (!bare)
+        bare = std::make_unique<BareLoops>(flagsFile, capacity, worldMe,
+                                           worldRanks, rotate);
+      return {bare->run(call, BareWay(a[0]), a[1])};
+    case kIssuePath:
+      return issuePath(call, a[0]);
     default:
       return {};
     }
@@ -353,6 +363,21 @@ private:
       numbers.push_back(working ? double(n) * (triad ? 3 : 2) : 0);
     }
     return numbers;
+  }
+
+  std::vector<double> issuePath(const Call &call, uint64_t operations) {
+    if (!calls)
+      calls = std::make_unique<CallCounter>();
+    // The first ones make what later ones use.
+    for (int i = 0; i < 16; ++i)
+      run(call, buffers[0], buffers[1]);
+    barrier();
+    calls->begin();
+    for (uint64_t i = 0; i < operations; ++i)
+      run(call, buffers[0], buffers[1]);
+    CallCounter::Counts counts = calls->end();
+    return {double(counts.systemCalls), double(counts.lastCall),
+            double(counts.memory)};
   }
 
   static void writeAll(char *at, uint64_t bytes) {
@@ -640,7 +665,11 @@ private:
   int me = 0, ranks = 1, worldMe = 0, worldRanks = 1;
   char *buffers[2] = {};
   uint64_t bandwidthTurn = 0, flagSeen = 0;
+  int flagsFile;
   Flag *flags = nullptr;
+  // From when they are first asked for.
+  std::unique_ptr<BareLoops> bare;
+  std::unique_ptr<CallCounter> calls;
 };
 
 } // namespace

@@ -52,6 +52,13 @@ enum Special : uint32_t {
   /// Numbers: nanoseconds of an instruction of fused_update on an element, or
   /// 0 for a rank without a core.
   kUpdate,
+  /// The call as a bare loop (Limits.h). arguments: BareWay, iterations.
+  /// Numbers: microseconds per operation, or 0.
+  kBare,
+  /// arguments: how often to run the call. Numbers: system calls but for those
+  /// that sleep, the number of the last of them or -1, calls of the memory
+  /// functions or -1 (IssuePath.h).
+  kIssuePath,
 };
 /// Bytes behind the flags that ranks 0 and 1 share.
 constexpr uint64_t kSharedBytes = 128 << 10;
@@ -66,7 +73,7 @@ struct ConcordRank : Backend {
   concord_comm *world = nullptr;
 };
 /// `flags`: a descriptor of the flags of a host's ranks, or -1 for none; then
-/// kFlag and kContended must not be asked for.
+/// kFlag, kContended and kBare must not be asked for.
 std::unique_ptr<ConcordRank> makeConcord(const Address &address, int flags,
                                          Memory memory);
 

@@ -11,6 +11,7 @@
 
 #include "Driver.h"
 #include "Concord.h"
+#include "Limits.h"
 #include "Peers.h"
 #include "concord/launch.h"
 
@@ -114,7 +115,10 @@ std::vector<std::string> Driver::addressOf(size_t team) const {
 void Driver::startConcord() {
   teams.push_back({"concord", "", {}, {}});
   flags = ::memfd_create("comm-bench flags", 0); // the ranks inherit it
-  if (flags < 0 || ::ftruncate(flags, kFlagBytes + kSharedBytes) != 0)
+  static_assert(kFlagBytes + kSharedBytes <= kLimitsAt);
+  if (flags < 0 ||
+      ::ftruncate(flags, off_t(kLimitsAt +
+                               limitBytes(options.ranks, bufferBytes))) != 0)
     throw Failure(std::string("no memory for flags: ") + std::strerror(errno));
   char self[4096];
   ssize_t n = ::readlink("/proc/self/exe", self, sizeof self - 1);

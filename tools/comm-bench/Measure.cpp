@@ -14,12 +14,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 using namespace concord::bench;
 
 /// Time of one turn of one team, us.
 static constexpr double kTurn = 2500;
+/// Where ranks outnumber cores: long against the scheduler's slices, in which a
+/// rank that is ready may have to wait for another.
+static constexpr double kCrowdedTurn = 20'000;
 static constexpr double kBandwidthTurn = 400;
+static constexpr double kBareTurn = 800;
 /// Between hosts: a shaped link lets a burst through at any speed, so a turn
 /// must be long against it.
 static constexpr double kFarTurn = 40'000;
@@ -193,6 +198,76 @@ void Meter::lookAtLink(Row &row) {
   row.latency = leastLatency;
 }
 
+uint64_t concord::bench::elementsOf(uint64_t bytes, uint64_t size,
+                                    uint64_t parts) {
+  return bytes ? std::max<uint64_t>(bytes / size / parts, 1) : 0;
+}
+
+void Meter::beginBare(const Call &call, Bare &bare) {
+  for (uint64_t way = 0; way < kNumBareWays; ++way) {
+    double took = 0;
+    for (uint64_t iterations : {1, 3, 10}) {
+      took = 0;
+      for (auto &numbers :
+           teams.special(kBare, call, {way, iterations}).numbers)
+        took = std::max(took, numbers.at(0));
+      if (took == 0 || took * double(iterations) > kBareTurn)
+        break;
+    }
+    if (took > 0)
+      bare.iterations[way] =
+          uint64_t(std::clamp(kBareTurn / took, 2.0, 20000.0));
+  }
+}
+
+void Meter::turnBare(const Call &call, Bare &bare) {
+  for (uint64_t way = 0; way < kNumBareWays; ++way) {
+    if (!bare.iterations[way])
+      continue;
+    double sum = 0, working = 0;
+    for (auto &numbers :
+         teams.special(kBare, call, {way, bare.iterations[way]}).numbers) {
+      sum += numbers.at(0);
+      working += numbers[0] > 0;
+    }
+    bare.times[way].push_back(sum / working);
+  }
+}
+
+void Meter::finishBare(const Bare &bare, Row &row) const {
+  for (int way = 0; way < int(kNumBareWays); ++way)
+    if (double time = median(bare.times[way]);
+        time > 0 && (row.limit == 0 || time < row.limit)) {
+      row.limit = time;
+      row.limitWay = BareWay(way);
+    }
+}
+
+Row Meter::measureLimit(int32_t kind, uint64_t bytes) {
+  Row row;
+  row.dtype = kF32;
+  uint64_t p =
+      wideInput(kind) || wideOutput(kind) ? uint64_t(options.ranks) : 1;
+  Call call;
+  call.kind = kind;
+  call.type = row.dtype;
+  row.reduction = call.reduction = kSum;
+  row.count = call.count = elementsOf(bytes, sizeof(float), p);
+  row.bytes = row.count * sizeof(float) * p;
+  Bare bare;
+  beginBare(call, bare);
+  for (int round = 0; round < options.rounds; ++round) {
+    turnBare(call, bare);
+    if (options.ranks > 1)
+      if (double flag = teams.special(kFlag, call, {}).numbers[0].at(0);
+          flag < 20)
+        leastFlag = leastFlag ? std::min(leastFlag, flag) : flag;
+  }
+  row.flag = leastFlag;
+  finishBare(bare, row);
+  return row;
+}
+
 Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   Row row;
   uint64_t size = std::max<uint64_t>(typeSize(dtype), 1);
@@ -201,9 +276,10 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   row.reduction = reduction;
   int kind = options.kind;
   bool spread = !teams.hosts().empty();
-  const double turnTime = spread ? kFarTurn : kTurn;
+  const bool crowded = options.ranks > int(std::thread::hardware_concurrency());
+  const double turnTime = spread ? kFarTurn : crowded ? kCrowdedTurn : kTurn;
   bool divided = wideInput(kind) || wideOutput(kind);
-  row.count = bytes / size / (divided ? p : 1);
+  row.count = elementsOf(bytes, size, divided ? p : 1);
   row.bytes = row.count * size * (divided ? p : 1);
   uint64_t chunk = row.count * size;
 
@@ -254,6 +330,9 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   std::vector<double> inPlaceTimes, flags;
   std::vector<double> bandwidths[kNumMethods];
   double bestBandwidth = 0;
+  Bare bare;
+  if (options.limits)
+    beginBare(command.call, bare);
   std::vector<std::vector<double>> skews(size_t(options.ranks));
   for (int round = 0; round < options.rounds; ++round) {
     for (size_t team = 0; team < numTeams; ++team) {
@@ -316,12 +395,14 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
         bandwidths[method].push_back(moved / usual * 1e-3);
         bestBandwidth = std::max(bestBandwidth, moved / least * 1e-3);
       }
+      turnBare(command.call, bare);
       if (options.ranks > 1)
         flags.push_back(
             teams.special(kFlag, command.call, {}).numbers[0].at(0));
     }
   }
 
+  finishBare(bare, row);
   auto finish = [&](Timing &timing, std::vector<double> &all) {
     timing.time = all.empty() ? NAN : median(all);
     double s = double(row.bytes), n = double(p);
@@ -400,8 +481,8 @@ FloodResult Meter::flood() {
   call.reduction = options.reductions[0];
   call.root = options.root;
   bool divided = wideInput(call.kind) || wideOutput(call.kind);
-  call.count = options.from / typeSize(call.type) /
-               (divided ? uint64_t(options.ranks) : 1);
+  call.count = elementsOf(options.from, typeSize(call.type),
+                          divided ? uint64_t(options.ranks) : 1);
   uint64_t low = uint64_t(64) << 20;
   auto slowest = [&](bool flooded, uint64_t samples) {
     Answer answer = teams.special(kFlood, call, {low, samples, flooded});

@@ -14,6 +14,7 @@
 
 #include "Concord.h"
 #include "Driver.h"
+#include "Limits.h"
 
 #include <map>
 
@@ -42,6 +43,8 @@ struct Row {
   double bandwidth[kNumMethods] = {}; ///< GB/s per rank, all at once
   double flag = 0;                    ///< us
   double link = 0, latency = 0;       ///< between hosts: GB/s, us of a message
+  double limit = 0; ///< us of the fastest bare loop (Limits.h); 0: unknown
+  BareWay limitWay = kBareSlots;
   std::vector<PeerTiming> peers;
   std::string form; ///< how rank 0 did it, and why
 };
@@ -57,6 +60,8 @@ public:
       : options(options), teams(teams) {}
 
   Row measure(uint64_t bytes, int32_t dtype, int32_t reduction);
+  /// Only what the host allows `kind`: the row's limit and flag.
+  Row measureLimit(int32_t kind, uint64_t bytes);
   FloodResult flood();
   /// latency[i][j], time[i][j] of `bytes`, us.
   void pairs(uint64_t bytes, std::vector<std::vector<double>> &latency,
@@ -71,6 +76,14 @@ private:
   double leastLinkBytes(const Row &row) const;
   /// Time the link between the first two hosts.
   void lookAtLink(Row &row);
+  /// Every way of the bare loop, a turn of each per call.
+  struct Bare {
+    uint64_t iterations[kNumBareWays] = {};
+    std::vector<double> times[kNumBareWays];
+  };
+  void beginBare(const Call &call, Bare &bare);
+  void turnBare(const Call &call, Bare &bare);
+  void finishBare(const Bare &bare, Row &row) const;
 
   const Options &options;
   Teams &teams;
@@ -78,6 +91,8 @@ private:
   double bestLink = 0, leastLatency = 0;
 };
 
+/// Elements of each of `parts` of an array of `bytes`, at least one.
+uint64_t elementsOf(uint64_t bytes, uint64_t size, uint64_t parts);
 double median(std::vector<double> values);
 double percentile(std::vector<double> values, double part);
 

@@ -26,6 +26,7 @@ using namespace concord::bench;
 static const char kHelp[] =
     "usage: comm-bench OPERATION [options]\n"
     "       comm-bench --calibrate[=FILE] [-n RANKS]\n"
+    "       comm-bench --limits [-n RANKS]\n"
     "       mpirun -n RANKS --host A,B comm-bench OPERATION [options]\n\n"
     "Starts N ranks on this host, or is started once per rank by mpirun, and\n"
     "measures one collective operation, with the flags, columns and bandwidth\n"
@@ -80,10 +81,20 @@ static const char kHelp[] =
     "      --flood         latency of the operation at high priority, alone "
     "and\n"
     "                      while one of 64 MiB at low priority runs\n"
+    "      --issue-path    system calls of the operation but for those that "
+    "sleep,\n"
+    "                      and, where libconcord_memcount.so is preloaded, "
+    "calls of\n"
+    "                      the memory functions; 1 when there are any\n"
     "      --pairs         latency and bandwidth of messages between all "
     "pairs\n"
     "      --skew          how much later than the first each rank arrives\n"
     "      --explain       how each row was done, and why\n"
+    "      --limits        beside each row the limit of this host: the time of "
+    "a\n"
+    "                      bare loop of the loads, stores and flags that the\n"
+    "                      operation cannot do without, in the same turns;\n"
+    "                      without an operation, a table of these loops\n"
     "      --link RATE     the rate of the link between hosts, as in 1gbit; "
     "without\n"
     "                      it, the best that messages have reached in the run\n"
@@ -255,10 +266,13 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"explain", 0, nullptr, 11},
                                  {"calibrate", 2, nullptr, 12},
                                  {"link", 1, nullptr, 13},
+                                 {"limits", 0, nullptr, 14},
+                                 {"issue-path", 0, nullptr, 15},
                                  {"json", 1, nullptr, 'J'},
                                  {"help", 0, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
   int number = 0, npus = 0, perThread = 1;
+  bool sized = false;
   code = 2;
   auto bad = [&](const char *what, const char *value) {
     if (!options.quiet)
@@ -272,6 +286,7 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                kLong, nullptr)) != -1;) {
     std::string value = optarg ? optarg : "";
     bool good = true;
+    sized |= c == 'b' || c == 'e' || c == 'i' || c == 'f';
     switch (c) {
     case 'g':
     case 't': // nccl-tests: devices per thread, and threads
@@ -417,6 +432,12 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
         return bad("neither XDG_CACHE_HOME nor HOME is set; name a file after",
                    "--calibrate");
       break;
+    case 14:
+      options.limits = true;
+      break;
+    case 15:
+      options.issuePath = true;
+      break;
     case 13:
       good = parseRate(value.c_str(), options.linkRate);
       break;
@@ -442,6 +463,18 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       return bad("this value is not usable:", value.c_str());
   }
   bool calibrating = !options.calibrateFile.empty();
+  options.limitsAlone = options.limits && optind == argc && !calibrating;
+  if (options.limitsAlone) {
+    static char any[] = "all_reduce";
+    static char *implied[] = {any, nullptr};
+    argv = implied;
+    argc = 1;
+    optind = 0;
+    if (!sized) {
+      options.to = uint64_t(16) << 20;
+      options.factor = 8;
+    }
+  }
   if (calibrating && optind == argc) {
     // All operations; enough sizes for a line or two each.
     static char all[] = "all_reduce";
@@ -475,6 +508,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     options.ranks = options.launched;
     for (const auto &[name, given] : {std::pair("--flood", options.flood),
                                       {"--skew", options.skew},
+                                      {"--limits", options.limits},
+                                      {"--issue-path", options.issuePath},
                                       {"--calibrate", calibrating}})
       if (given)
         return bad("ranks that a launcher has started may have different "
@@ -511,6 +546,11 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
   } else {
     options.groupSize = options.ranks;
   }
+  if (options.limits &&
+      (!options.split.empty() || options.memory != 2 || options.ranks < 2))
+    return bad("the limits are those of two ranks or more in one group, with "
+               "buffers in the heap; there is no",
+               "--limits");
   if (options.root < 0 || options.root >= options.groupSize)
     return bad("the root is not a rank:", std::to_string(options.root).c_str());
   if (options.flood) {

@@ -40,6 +40,9 @@ struct Options {
   std::vector<std::string> peers;
   std::string split; ///< "MOD 2": a communicator per group
   bool flood = false, pairs = false, skew = false, explain = false;
+  /// Bare loops beside the rows, or, without an operation, alone.
+  bool limits = false, limitsAlone = false;
+  bool issuePath = false;
   std::string jsonFile, baselineFile, plotFile, calibrateFile;
   double linkRate = 0; ///< bytes per second of the link between hosts; 0: found
   /// Set before parsing where a launcher has started comm-bench once per rank:

@@ -72,6 +72,10 @@ void concord::bench::printHead(const Options &options, const Teams &teams) {
   }
   first += format("  %8s %8s %5s", "p50", "p99", "eff");
   second += format("  %8s %8s %5s", "(us)", "(us)", "");
+  if (options.limits) {
+    first += format("  %8s", "limit");
+    second += format("  %8s", "(us)");
+  }
   for (const std::string &peer : options.peers) {
     first += format("  %9s %7s", peer.c_str(), "ratio");
     second += format("  %9s %7s", "(us)", "");
@@ -118,6 +122,8 @@ void concord::bench::printRow(const Options &options, const Row &row) {
                 : format("  %8s %8s %8s %6s", "-", "-", "-", "-");
   line += format("  %8s %8s %5.2f", number(row.outOfPlace.p50).c_str(),
                  number(row.outOfPlace.p99).c_str(), row.efficiency);
+  if (options.limits)
+    line += format("  %8s", row.limit > 0 ? number(row.limit).c_str() : "-");
   for (const PeerTiming &peer : row.peers)
     line += peer.supported ? format("  %9s %7s", number(peer.time).c_str(),
                                     number(peer.ratio).c_str())
@@ -224,6 +230,10 @@ std::string concord::bench::jsonRows(const Options &options,
       entry["link_gbs"] = round(row.link);
       entry["latency_us"] = round(row.latency);
     }
+    if (row.limit > 0) {
+      entry["limit_us"] = round(row.limit);
+      entry["limit_by"] = kBareWayNames[row.limitWay];
+    }
     if (options.skew)
       entry["skew_us"] = {{"p50", timing.skewMedian}, {"p99", timing.skewP99}};
     all.push_back(entry);
@@ -234,16 +244,37 @@ std::string concord::bench::jsonRows(const Options &options,
   return text + "\n]}\n";
 }
 
+static Json readBaseline(const std::string &path) {
+  std::ifstream stream(path);
+  if (!stream)
+    throw Failure(path + ": " + std::strerror(errno));
+  try {
+    Json former = Json::parse(stream);
+    if (!former.at("rows").is_array())
+      throw Failure(path + ": \"rows\" is no array");
+    return former;
+  } catch (const Json::exception &error) {
+    throw Failure(path + ": " + error.what());
+  }
+}
+
+void concord::bench::checkFiles(const Options &options) {
+  if (!options.baselineFile.empty())
+    readBaseline(options.baselineFile);
+  for (const std::string *path : {&options.jsonFile, &options.plotFile}) {
+    if (path->empty())
+      continue;
+    std::FILE *file = std::fopen(path->c_str(), "a");
+    if (!file)
+      throw Failure(*path + ": " + std::strerror(errno));
+    std::fclose(file);
+  }
+}
+
 void concord::bench::printBaseline(const Options &options,
                                    const std::vector<Row> &rows) {
-  std::ifstream stream(options.baselineFile);
-  if (!stream)
-    throw Failure(options.baselineFile + ": " + std::strerror(errno));
-  Json former;
+  Json former = readBaseline(options.baselineFile);
   try {
-    former = Json::parse(stream);
-    if (!former.at("rows").is_array())
-      throw Failure(options.baselineFile + ": \"rows\" is no array");
     std::printf("#\n# compared with %s:\n# %10s %8s %6s %10s %10s %8s\n",
                 options.baselineFile.c_str(), "size", "type", "redop",
                 "then (us)", "now (us)", "now/then");

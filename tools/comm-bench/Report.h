@@ -22,6 +22,9 @@ void printRow(const Options &options, const Row &row);
 void printFoot(const Options &options, const std::vector<Row> &rows);
 
 std::string jsonRows(const Options &options, const std::vector<Row> &rows);
+/// That the files of the options can be read and written, before anything is
+/// measured. Throws Failure.
+void checkFiles(const Options &options);
 /// Rows of a former run beside these. Throws Failure.
 void printBaseline(const Options &options, const std::vector<Row> &rows);
 std::string drawSvg(const Options &options, const Teams &teams,

@@ -25,6 +25,11 @@
 
 using namespace concord::bench;
 
+static uint64_t nextSize(const Options &options, uint64_t bytes) {
+  return options.step ? bytes + options.step
+                      : uint64_t(double(bytes) * options.factor);
+}
+
 static void runFlood(const Options &options, Meter &meter) {
   FloodResult r = meter.flood();
   double limit = r.idle99 + 1.5 * r.chunk;
@@ -92,6 +97,108 @@ static void runPairs(const Options &options, Meter &meter) {
     writeFile(options.jsonFile, "{\"rows\":[\n" + rows + "\n]}\n");
 }
 
+static int runIssuePath(const Options &options, Driver &driver) {
+  std::printf("# comm-bench %s --issue-path: %d ranks; calls in all of them, "
+              "but for those that sleep\n# %10s %12s %14s %14s\n",
+              kindText(options.kind), options.ranks, "size (B)", "operations",
+              "system calls", "allocations");
+  std::string text;
+  bool clean = true;
+  for (uint64_t bytes = options.from; bytes <= options.to;) {
+    constexpr uint64_t kOperations = 2000;
+    bool divided = wideInput(options.kind) || wideOutput(options.kind);
+    Call call;
+    call.kind = options.kind;
+    call.type = options.kind == kBarrier ? 0 : options.dtypes[0];
+    call.reduction = options.reductions[0];
+    call.root = options.root;
+    call.count = elementsOf(bytes, std::max<uint64_t>(typeSize(call.type), 1),
+                            divided ? uint64_t(options.ranks) : 1);
+    double calls = 0, last = -1, memory = 0;
+    for (const auto &numbers :
+         driver.special(kIssuePath, call, {kOperations}).numbers) {
+      calls += numbers.at(0);
+      last = std::max(last, numbers[1]);
+      memory = memory < 0 || numbers[2] < 0 ? -1 : memory + numbers[2];
+    }
+    std::string allocations =
+        memory < 0 ? "-" : std::to_string(int64_t(memory));
+    std::printf("  %10llu %12llu %14.0f %14s\n", (unsigned long long)bytes,
+                (unsigned long long)kOperations, calls, allocations.c_str());
+    if (last >= 0)
+      std::printf("#   the last system call had number %.0f\n", last);
+    std::fflush(stdout);
+    clean &= calls == 0 && memory <= 0;
+    char line[256];
+    std::snprintf(line, sizeof line,
+                  "%s{\"op\":\"%s\",\"bytes\":%llu,\"ranks\":%d,"
+                  "\"operations\":%llu,\"system_calls\":%.0f,"
+                  "\"allocations\":%s,\"peers\":{}}",
+                  text.empty() ? "" : ",\n", kindText(options.kind),
+                  (unsigned long long)bytes, options.ranks,
+                  (unsigned long long)kOperations, calls,
+                  memory < 0 ? "null" : allocations.c_str());
+    text += line;
+    uint64_t next = nextSize(options, bytes);
+    if (next <= bytes)
+      break;
+    bytes = next;
+  }
+  if (!options.jsonFile.empty())
+    writeFile(options.jsonFile, "{\"rows\":[\n" + text + "\n]}\n");
+  return clean ? 0 : 1;
+}
+
+static void runLimits(const Options &options, Meter &meter) {
+  std::printf(
+      "# comm-bench --limits: %d ranks, buffers %s. Bare loops of the loads, "
+      "stores and\n# flags that an operation cannot do without; us, the "
+      "fastest of the ways, and GB/s\n# loaded and stored per working rank\n"
+      "# %14s %10s %13s %10s %8s  %s\n",
+      options.ranks, options.rotate ? "rotating" : "reused", "operation",
+      "size (B)", "loads:stores", "us", "GB/s", "way");
+  std::string text;
+  int workers =
+      std::min(options.ranks, int(std::thread::hardware_concurrency()));
+  double flag = 0;
+  for (int32_t kind = kAllReduce; kind <= kBroadcast; ++kind)
+    for (uint64_t bytes = options.from; bytes <= options.to;) {
+      Row row = meter.measureLimit(kind, bytes);
+      int loads, stores;
+      bareMixture(kind, options.ranks, loads, stores);
+      flag = row.flag;
+      if (row.limit > 0) {
+        double p = options.ranks;
+        // Of the whole array, what each working rank takes through the loop.
+        double pass = double(row.bytes) / workers * (kind == kAllToAll ? p : 1);
+        double rate = pass * (loads + stores) / row.limit * 1e-3;
+        std::string mixture =
+            std::to_string(loads) + ":" + std::to_string(stores);
+        std::printf("  %14s %10llu %13s %10.3f %8.2f  %s\n", kindText(kind),
+                    (unsigned long long)row.bytes, mixture.c_str(), row.limit,
+                    rate, kBareWayNames[row.limitWay]);
+        std::fflush(stdout);
+        char line[320];
+        std::snprintf(line, sizeof line,
+                      "%s{\"op\":\"%s\",\"bytes\":%llu,\"ranks\":%d,"
+                      "\"loads\":%d,\"stores\":%d,\"limit_us\":%.4f,"
+                      "\"limit_by\":\"%s\",\"gbs\":%.3f,\"flag_us\":%.4f}",
+                      text.empty() ? "" : ",\n", kindText(kind),
+                      (unsigned long long)row.bytes, options.ranks, loads,
+                      stores, row.limit, kBareWayNames[row.limitWay], rate,
+                      row.flag);
+        text += line;
+      }
+      uint64_t next = nextSize(options, bytes);
+      if (next <= bytes)
+        break;
+      bytes = next;
+    }
+  std::printf("# a flag from one rank to another: %.3f us\n", flag);
+  if (!options.jsonFile.empty())
+    writeFile(options.jsonFile, "{\"rows\":[\n" + text + "\n]}\n");
+}
+
 static int runTable(const Options &options, Teams &teams, Meter &meter) {
   printHead(options, teams);
   std::vector<Row> rows;
@@ -124,9 +231,7 @@ static int runTable(const Options &options, Teams &teams, Meter &meter) {
           }
           if (wrong)
             code = 1;
-          uint64_t next = options.step
-                              ? bytes + options.step
-                              : uint64_t(double(bytes) * options.factor);
+          uint64_t next = nextSize(options, bytes);
           if (next <= bytes)
             break;
           bytes = next;
@@ -159,6 +264,8 @@ static int runMember(int argc, char **argv,
   try {
     Members members(options);
     context = members.context();
+    if (members.rank() == 0)
+      checkFiles(options);
     code = 1;
     if (members.rank() != 0) {
       members.serve();
@@ -207,6 +314,7 @@ int main(int argc, char **argv) {
     sigaddset(&stops, number);
   ::sigprocmask(SIG_BLOCK, &stops, nullptr);
   try {
+    checkFiles(options);
     for (const std::string &peer : options.peers)
       peerProgram(peer);
   } catch (const std::exception &error) {
@@ -223,6 +331,10 @@ int main(int argc, char **argv) {
       runFlood(options, meter);
     else if (options.pairs)
       runPairs(options, meter);
+    else if (options.issuePath)
+      code = runIssuePath(options, driver);
+    else if (options.limitsAlone)
+      runLimits(options, meter);
     else
       code = runTable(options, driver, meter);
     driver.finish();

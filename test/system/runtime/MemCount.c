@@ -140,6 +140,14 @@ void concord_memcount_resume(void) {
   atomic_store(&enabled, 1);
 }
 
+/* Calls of all functions since begin. */
+unsigned long concord_memcount_total(void) {
+  unsigned long total = 0;
+  for (int i = 0; i < N; ++i)
+    total += atomic_load(&counts[i]);
+  return total;
+}
+
 void concord_memcount_end(void) {
   atomic_store(&enabled, 0);
   long faults = minorFaults() - faultsBefore;

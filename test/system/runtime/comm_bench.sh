@@ -28,6 +28,40 @@ grep -q "arrival after the first" "$out/split.txt" || fail "no skew"
 grep -q "</svg>" "$out/plot.svg" || fail "no drawing"
 "$bench" all_gather -n 4 -b 8K -e 8K --iters 2 --rounds 1 --baseline "$out/now.json" |
   grep -q "now/then" || fail "no comparison"
+# What cannot be read or written is said before anything is measured.
+for bad in "--baseline $out/none" "-J $out/none/x" "--plot $out/none/x"; do
+  code=0
+  "$bench" all_reduce -n 2 $bad >"$out/files.txt" 2>&1 || code=$?
+  [ $code -eq 2 ] || fail "$bad ended with $code"
+  grep -q "$out/none" "$out/files.txt" || fail "$bad: the file is not named"
+done
+# The bare loops, alone and beside the rows; 8 B of three ranks are an element each.
+for op in all_reduce broadcast; do
+  "$bench" $op -n 2 -b 64 -e 4K -f 64 --limits --iters 2 --rounds 1 -J "$out/limit.json" \
+    >"$out/limit.txt" || fail "limits of $op: $(cat "$out/limit.txt")"
+  [ "$(grep -c '"limit_us":[0-9]*[1-9]' "$out/limit.json")" -eq 2 ] || fail "$op: rows without a limit"
+done
+for ranks in 2 3; do
+  "$bench" --limits -n $ranks -b 8 -e 32K -f 4096 --rounds 1 -J "$out/limits.json" >"$out/limits.txt" ||
+    fail "limits: $(cat "$out/limits.txt")"
+  for op in all_reduce all_gather reduce_scatter all_to_all broadcast; do
+    grep -q "\"op\":\"$op\"" "$out/limits.json" || fail "no limit of $op for $ranks ranks"
+  done
+done
+"$bench" all_gather -n 3 -b 8 -e 8 --iters 2 --rounds 1 | grep -q '^ *12  *1 ' || fail "8 B of three ranks"
+# No system call and no allocation on the issue path.
+code=0
+"$bench" all_reduce -n 2 -b 8 -e 64K -f 8192 --issue-path -J "$out/path.json" >"$out/path.txt" 2>&1 || code=$?
+[ $code -eq 0 ] || fail "issue path: $(cat "$out/path.txt")"
+grep -q '"system_calls":0' "$out/path.json" || fail "issue path: no count"
+# The kernel's copy is a call, where the system permits it.
+export CONCORD_ALGORITHM="all_to_all:0-inf:single_copy"
+if "$bench" all_to_all -n 2 -b 64K -e 64K -R 0 --iters 2 --rounds 1 --explain | grep -q ": single_copy ("; then
+  code=0
+  "$bench" all_to_all -n 2 -b 64K -e 64K -R 0 --issue-path >"$out/path.txt" 2>&1 || code=$?
+  [ $code -eq 1 ] || fail "calls of the kernel's copy were not counted: $(cat "$out/path.txt")"
+fi
+unset CONCORD_ALGORITHM
 "$bench" all_reduce -n 2 --flood --rounds 1 -J "$out/flood.json" >"$out/flood.txt" || fail "flood"
 grep -q '"chunk_us"' "$out/flood.json" || fail "flood: no chunk"
 "$bench" all_reduce -n 3 --pairs -e 64K --rounds 1 | grep -q "GB/s" || fail "pairs"
@@ -41,7 +75,7 @@ CCL_ROOT=/nowhere VIRTUAL_ENV= "$bench" all_reduce --peer oneccl >"$out/peer.txt
 [ $code -eq 2 ] || fail "a missing oneCCL ended with $code"
 grep -q "pip install oneccl-devel" "$out/peer.txt" || fail "oneCCL's package is not named"
 for bad in "" "nothing" "all_reduce -n 0" "all_reduce -b 9 -e 8" "all_reduce -d x" "all_reduce -r 5" \
-  "all_reduce --peer nobody" "all_reduce --split MOD" "all_reduce -R 3" "all_reduce -G 1"; do
+  "all_reduce --peer nobody" "all_reduce --split MOD" "all_reduce -R 3" "all_reduce -G 1" "all_reduce --limits -R 0"; do
   code=0
   "$bench" $bad >/dev/null 2>&1 || code=$?
   [ $code -eq 2 ] || fail "'$bad' ended with $code"
