@@ -338,8 +338,12 @@ void concord::rt::workOwn(Op &op) {
     fetch(in, me * in.pitch, r.chunk);
     return;
   case Kind::AllReduce: {
-    uint64_t begin = shareBegin(r.chunk, comm.me, comm.size);
-    fetch(in, begin, shareBegin(r.chunk, comm.me + 1, comm.size) - begin);
+    // Two members need it whole where each computes its own output.
+    bool whole = comm.size == 2 && r.chunk <= kOwnResult;
+    uint64_t begin = whole ? 0 : shareBegin(r.chunk, comm.me, comm.size);
+    uint64_t end =
+        whole ? r.chunk : shareBegin(r.chunk, comm.me + 1, comm.size);
+    fetch(in, begin, end - begin);
     return;
   }
   default:
@@ -504,12 +508,14 @@ bool concord::rt::workDirect(Op &op, uint64_t quantum) {
   case Kind::AllReduce:
   case Kind::Reduce: {
     uint64_t whole = clip(op, r.chunk);
-    uint64_t begin = shareBegin(whole, me, size),
-             end = shareBegin(whole, me + 1, size);
+    uint64_t begin = op.ownResult ? 0 : shareBegin(whole, me, size);
+    uint64_t end = op.ownResult ? whole : shareBegin(whole, me + 1, size);
     if (end <= begin)
       return true;
-    int first = r.kind == Kind::Reduce ? r.root : 0;
-    int last = r.kind == Kind::Reduce ? r.root + 1 : size;
+    int first = op.ownResult ? me : r.kind == Kind::Reduce ? r.root : 0;
+    int last = op.ownResult             ? me + 1
+               : r.kind == Kind::Reduce ? r.root + 1
+                                        : size;
     return advance(end - begin, [&](uint64_t at, uint64_t n) {
       reduceTo(op, 0, comm.out.data(), first, last, begin + at, n);
     });

@@ -76,6 +76,14 @@ inline bool keepsOwnPart(Kind kind, bool input) {
                 : kind == Kind::AllGather);
 }
 
+/// all_reduce of two: array up to which each of them computes all of its own
+/// output. That is half as much again to load and store, but nobody waits for
+/// the other's stores to arrive.
+constexpr uint64_t kOwnResult = uint64_t(16) << 10;
+/// broadcast: array from which members whose outputs have left the caches share
+/// the work.
+constexpr uint64_t kShareLeast = uint64_t(16) << 10;
+
 /// Bytes of chunk c of this member's input or output.
 uint64_t chunkBytes(const Op &op, bool input, int c);
 

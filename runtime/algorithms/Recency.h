@@ -10,8 +10,8 @@
 // set far larger. So the engine remembers, per region of memory, how many bytes
 // collectives had moved when an output there was last written; when more than
 // the last-level cache has gone through since, the output cannot be there any
-// more. Computation only adds to that. What is seen for the first time is not
-// judged.
+// more. Computation only adds to that. What is seen for the first time was not
+// written since the beginning; it is not judged while that is not long ago.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,13 +27,13 @@ class Recency {
 public:
   enum Verdict { New, Warm, Cold };
   /// Note that `target` is written by an operation that moves `bytes`. Cold
-  /// when it was written before and more than `cache` bytes have moved since.
+  /// when more than `cache` bytes have moved since it was last written.
   Verdict note(const void *target, uint64_t bytes, uint64_t cache) {
     auto address = reinterpret_cast<uintptr_t>(target);
     uintptr_t region = address >> kLogRegion;
     Entry &entry = table[region * 0x9e3779b97f4a7c15 >> (64 - kLogEntries)];
     if (entry.region != region) {
-      entry = {region, moved, moved, address, moved, false};
+      entry = {region, 0, moved, address, moved, moved > cache};
     } else if (address <= entry.last) {
       // The region is gone through once more.
       entry.known = true;
@@ -59,7 +59,7 @@ private:
     uint64_t entered = 0; ///< and when this one began
     uintptr_t last = 0;   ///< address that was written last
     uint64_t touched = 0; ///< bytes moved at that time
-    bool known = false;   ///< there was a former pass
+    bool known = false;   ///< there was a former pass, or there could have been
   };
   std::array<Entry, 1 << kLogEntries> table = {};
   uint64_t moved = 0;

@@ -340,8 +340,9 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
         finishInline(op, inlineOffset(op));
         if (symmetric(op) && comm.size > 1)
           claimNextSlot(comm, op.sequence,
-                        packsPast(op) ? 64
-                                      : 16 + inlineOffset(op) + op.payload);
+                        packsPast(op) || !uses(op, comm.me, true)
+                            ? 64
+                            : 16 + inlineOffset(op) + op.payload);
         noteForm(op);
         op.state = Op::State::Done;
         return Progress::Done;
@@ -356,6 +357,7 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
         return Progress::Done;
       }
       op.claimed = comm.size > 1 && op.allSay & Wire::Claims;
+      op.ownResult = false;
       if (op.claimed) {
         op.claimsEnd = comm.claims + numPieces(op);
         // Late, and others have done it all.
@@ -422,7 +424,8 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       {
         // Of a member that writes to its own output only, others wait for its
         // reads; its stores may go on meanwhile.
-        bool later = op.streamed && !outputIsRemote(op.request.kind) &&
+        bool later = op.streamed &&
+                     (op.ownResult || !outputIsRemote(op.request.kind)) &&
                      !op.shared && !op.exchange;
         if (op.streamed && !later)
           streamFence();

@@ -101,12 +101,14 @@ struct Op {
   bool flat = false;           ///< slots carry copies, as buffers are cold
   bool cold = false;           ///< this member's output is not in the caches
   bool streamed = false;       ///< stores go past the caches
-  bool shared = false;   ///< broadcast: every member carries a share to all
-  bool across = false;   ///< copies go straight from process to process
-  bool exchange = false; ///< all_to_all: in place at all members
-  bool ownDone = false;  ///< what needs no peer was done before the gather
-  bool claimed = false;  ///< whoever runs takes the next piece of the work
-  bool busy = false;     ///< inside a kernel's step
+  bool shared = false;    ///< broadcast: every member carries a share to all
+  bool across = false;    ///< copies go straight from process to process
+  bool exchange = false;  ///< all_to_all: in place at all members
+  bool ownDone = false;   ///< what needs no peer was done before the gather
+  bool ownResult = false; ///< all_reduce: every member computes all of its own
+                          ///< output, and stores to no other's
+  bool claimed = false;   ///< whoever runs takes the next piece of the work
+  bool busy = false;      ///< inside a kernel's step
   /// Of the members that have published: what all and what any of them say
   /// (Wire::flags).
   uint32_t allSay = 0, anySays = 0;
@@ -146,7 +148,7 @@ struct Op {
   void reset() {
     state = State::Idle;
     inlined = flat = anyStaged = cold = streamed = shared = exchange = across =
-        claimed = ownDone = started = false;
+        claimed = ownDone = ownResult = started = false;
     admitted = false;
     launch = 0;
     record = nullptr;

@@ -123,6 +123,7 @@ Wire concord::rt::describeOperands(Op &op) {
   };
   set(Wire::Outside, wire.in == kStaged || wire.out == kStaged);
   bool copying = set(Wire::Copies, copies(r));
+  set(Wire::InPlace, r.in.base == r.out.base);
   set(Wire::Claims, claims && !staged);
   // Only where nobody reduces or shares does the kernel's copy gain anything.
   bool wanted = op.form == Form::SingleCopy ||
@@ -185,11 +186,14 @@ static bool openDense(Op &op) {
   const OpRequest &r = op.request;
   Segment &segment = *comm.context->segment;
   op.anyStaged = op.across = op.exchange = false;
+  op.ownResult = r.kind == Kind::AllReduce && comm.size == 2 && !op.claimed &&
+                 op.form == Form::Automatic && r.chunk <= kOwnResult &&
+                 !(op.anySays & Wire::InPlace);
   op.peerIndex = 0;
   op.segment = 0;
   op.segmentBytes = op.part = r.chunk;
   op.shared =
-      r.kind == Kind::Broadcast && !op.claimed &&
+      r.kind == Kind::Broadcast && !op.claimed && r.chunk >= kShareLeast &&
       wireOf(comm, (r.root + 1) % comm.size, op.sequence).is(Wire::Cold);
   bool remoteIn = op.claimed || inputIsRemote(r.kind);
   bool remoteOut = op.claimed || outputIsRemote(r.kind) || op.shared;
@@ -273,7 +277,7 @@ bool concord::rt::openViews(Op &op) {
   // What decides how the work is divided has to be the same at all members.
   op.shared =
       r.kind == Kind::Broadcast && !op.claimed && !op.anyStaged && !op.across &&
-      !outside &&
+      !outside && r.chunk >= kShareLeast &&
       wireOf(comm, (r.root + 1) % comm.size, op.sequence).is(Wire::Cold);
 
   const uint64_t total =

@@ -31,13 +31,14 @@ constexpr uint64_t kStreamLeast = 2048;
 /// line of the flag, so that one transfer between cores brings both.
 struct Wire {
   enum : uint32_t {
-    Dense = 1,    ///< both operands in one piece, chunks all alike: no Layout
-    Cold = 2,     ///< its output is not in the caches
-    Copies = 4,   ///< writes in place what others have to read
-    Across = 8,   ///< peers may copy from and to its addresses
-    Flat = 16,    ///< its input follows, at kFlatOffset
-    Claims = 32,  ///< both operands are in the heap, anyone may do the work
-    Outside = 64, ///< an operand that peers touch, or may, is not in the heap
+    Dense = 1,     ///< both operands in one piece, chunks all alike: no Layout
+    Cold = 2,      ///< its output is not in the caches
+    Copies = 4,    ///< writes in place what others have to read
+    Across = 8,    ///< peers may copy from and to its addresses
+    Flat = 16,     ///< its input follows, at kFlatOffset
+    Claims = 32,   ///< both operands are in the heap, anyone may do the work
+    Outside = 64,  ///< an operand that peers touch, or may, is not in the heap
+    InPlace = 128, ///< its output is its input
   };
   uint64_t in, out;     ///< kStaged, or where they lie in the heaps
   uint64_t staging;     ///< of the two halves; kStaged when there is none

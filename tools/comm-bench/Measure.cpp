@@ -236,7 +236,7 @@ void Meter::turnBare(const Call &call, Bare &bare) {
 
 void Meter::finishBare(const Bare &bare, Row &row) const {
   for (int way = 0; way < int(kNumBareWays); ++way)
-    if (double time = median(bare.times[way]);
+    if (double time = row.bare[way] = median(bare.times[way]);
         time > 0 && (row.limit == 0 || time < row.limit)) {
       row.limit = time;
       row.limitWay = BareWay(way);

@@ -45,6 +45,7 @@ struct Row {
   double link = 0, latency = 0;       ///< between hosts: GB/s, us of a message
   double limit = 0; ///< us of the fastest bare loop (Limits.h); 0: unknown
   BareWay limitWay = kBareSlots;
+  double bare[kNumBareWays] = {}; ///< us of each way; 0: there is none
   std::vector<PeerTiming> peers;
   std::string form; ///< how rank 0 did it, and why
 };

@@ -233,6 +233,9 @@ std::string concord::bench::jsonRows(const Options &options,
     if (row.limit > 0) {
       entry["limit_us"] = round(row.limit);
       entry["limit_by"] = kBareWayNames[row.limitWay];
+      for (int way = 0; way < int(kNumBareWays); ++way)
+        if (row.bare[way] > 0)
+          entry["bare_us"][kBareWayNames[way]] = round(row.bare[way]);
     }
     if (options.skew)
       entry["skew_us"] = {{"p50", timing.skewMedian}, {"p99", timing.skewP99}};

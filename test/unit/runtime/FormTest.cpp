@@ -197,6 +197,36 @@ TEST(Forms, SmallOutputsThatLeftTheCachesAreStoredPastThem) {
   ::unsetenv("CONCORD_CACHE_BYTES");
 }
 
+TEST(Forms, WhoReturnsMayOverwriteItsInput) {
+  // Also where each of two members computes all of its own output, and where
+  // that is not possible, as one of them works in place.
+  ::setenv("CONCORD_CACHE_BYTES", "65536", 1);
+  runRanks(2, [&](Rank &rank) {
+    constexpr uint64_t kMost = 3000, kSlots = 16;
+    auto *in = rank.heap<float>(kMost * kSlots);
+    auto *out = rank.heap<float>(kMost * kSlots);
+    for (int i = 0; i < 300; ++i) {
+      uint64_t count = 200 + uint64_t(i) * 37 % (kMost - 200);
+      uint64_t slot = uint64_t(i) % kSlots * kMost;
+      float *from = in + slot, *to = out + slot;
+      if ((i / 20 & 1) && (rank.rank == 0 || (i / 40 & 1)))
+        to = from;
+      for (uint64_t j = 0; j < count; ++j)
+        from[j] = valueOf(rank.rank, j + uint64_t(i));
+      ASSERT_OK(concord_all_reduce(rank.world, from, to, count,
+                                   CONCORD_DTYPE_F32, CONCORD_REDUCTION_SUM,
+                                   nullptr));
+      if (to != from)
+        std::memset(from, 0x5a, count * sizeof(float));
+      for (uint64_t j = 0; j < count; ++j)
+        ASSERT_EQ(to[j],
+                  valueOf(0, j + uint64_t(i)) + valueOf(1, j + uint64_t(i)))
+            << "operation " << i << ", element " << j;
+    }
+  });
+  ::unsetenv("CONCORD_CACHE_BYTES");
+}
+
 TEST(Forms, CalibrationChooses) {
   // Flat wins to 256 B in latency and never in throughput.
   auto form = [](const char *name, const char *objective, double alpha,
