@@ -39,10 +39,10 @@ done
 for op in all_reduce broadcast; do
   "$bench" $op -n 2 -b 64 -e 4K -f 64 --limits --iters 2 --rounds 1 -J "$out/limit.json" \
     >"$out/limit.txt" || fail "limits of $op: $(cat "$out/limit.txt")"
-  [ "$(grep -c '"limit_us":[0-9]*[1-9]' "$out/limit.json")" -eq 2 ] || fail "$op: rows without a limit"
+  [ "$(grep -c '"limit_us":[0-9.]*[1-9]' "$out/limit.json")" -eq 2 ] || fail "$op: rows without a limit"
 done
 for ranks in 2 3; do
-  "$bench" --limits -n $ranks -b 8 -e 32K -f 4096 --rounds 1 -J "$out/limits.json" >"$out/limits.txt" ||
+  "$bench" --limits -n $ranks -b 48 -e 192K -f 4096 --rounds 1 -J "$out/limits.json" >"$out/limits.txt" ||
     fail "limits: $(cat "$out/limits.txt")"
   for op in all_reduce all_gather reduce_scatter all_to_all broadcast; do
     grep -q "\"op\":\"$op\"" "$out/limits.json" || fail "no limit of $op for $ranks ranks"
