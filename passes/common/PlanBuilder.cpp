@@ -20,6 +20,7 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -106,6 +107,7 @@ private:
   LogicalResult slot(comm::CollectiveOpInterface op, plan::Issue &issue);
   LogicalResult launch(comm::GroupOp op, plan::Node &node);
   plan::Buffer buffer(Value value, BufferShape shape);
+  const std::set<int32_t> &places(uint32_t domain);
 
   ModuleOp module;
   bool buffers;
@@ -115,6 +117,7 @@ private:
   llvm::StringMap<uint32_t> domains;
   llvm::DenseMap<Operation *, uint32_t> sites;
   std::vector<plan::Issue> launches;
+  std::map<uint32_t, std::set<int32_t>> placesOf; ///< of the current program
   llvm::StringMap<uint32_t>
       slots; ///< bits of the optional ones that have names
   uint32_t numSlots = 0;
@@ -193,6 +196,19 @@ LogicalResult Builder::slot(comm::CollectiveOpInterface op,
   return success();
 }
 
+/// Where in the groups of `domain` the ranks of the current program stand.
+const std::set<int32_t> &Builder::places(uint32_t domain) {
+  auto [found, isNew] = placesOf.try_emplace(domain);
+  if (!isNew)
+    return found->second;
+  llvm::DenseSet<int32_t> running(current->ranks.begin(), current->ranks.end());
+  for (const auto &group : result.domains[domain].groups)
+    for (auto [index, rank] : llvm::enumerate(group))
+      if (running.contains(rank))
+        found->second.insert(static_cast<int32_t>(index));
+  return found->second;
+}
+
 LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
   plan::Issue issue;
   issue.kind = static_cast<plan::Kind>(op.getCollectiveKind());
@@ -263,16 +279,14 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
       (issue.kind == plan::Kind::Send || issue.kind == plan::Kind::Recv)) {
     std::set<std::array<int32_t, 2>> pairs;
     auto peer = static_cast<int32_t>(issue.root);
-    for (auto &group : result.domains[issue.domain].groups)
-      for (auto [index, rank] : llvm::enumerate(group)) {
-        auto self = static_cast<int32_t>(index);
-        if (self == peer || !llvm::is_contained(current->ranks, rank))
-          continue;
-        if (issue.kind == plan::Kind::Send)
-          pairs.insert({self, peer});
-        else
-          pairs.insert({peer, self});
-      }
+    for (int32_t self : places(issue.domain)) {
+      if (self == peer)
+        continue;
+      if (issue.kind == plan::Kind::Send)
+        pairs.insert({self, peer});
+      else
+        pairs.insert({peer, self});
+    }
     issue.pairs.assign(pairs.begin(), pairs.end());
   }
   for (auto [source, target] : op.getCollectivePairs())
@@ -408,6 +422,7 @@ LogicalResult Builder::program(func::FuncOp entry, StringRef name,
   current->name = name.str();
   current->issuer = issuer.str();
   current->ranks.assign(ranks.begin(), ranks.end());
+  placesOf.clear();
   if (entry.isExternal())
     return entry.emitOpError("is the entry of a program and has no body");
   if (!entry.getBody().hasOneBlock() && communicates(entry))
