@@ -7,12 +7,14 @@
 //
 // The first byte chooses the reader: greetings at the socket where ranks meet,
 // rank tables, device descriptions, lists of visible devices, the head of a
-// job's memory file, CONCORD_ALGORITHM, a calibration as the runtime takes it,
-// values of variables, variables of launchers, a file of weights.
+// job's memory file, CONCORD_ALGORITHM on one host and on several,
+// CONCORD_LINK, a calibration as the runtime takes it, values of variables,
+// variables of launchers, a file of weights.
 //
 //===----------------------------------------------------------------------===//
 
 #include "../Fuzz.h"
+#include "algorithms/Rounds.h"
 #include "algorithms/Score.h"
 #include "bootstrap/Launcher.h"
 #include "bootstrap/Rendezvous.h"
@@ -127,7 +129,13 @@ bool read(char reader, const std::string &text) {
   case '4':
     return openMemory(text);
   case '5':
-    parseScores(text);
+    parseScores(text, /*severalHosts=*/false);
+    return true;
+  case '9':
+    parseScores(text, /*severalHosts=*/true);
+    return true;
+  case 'a':
+    parseLink(text);
     return true;
   case '6': {
     fuzz::MemoryFile file(text);
@@ -192,6 +200,8 @@ std::vector<std::string> fuzz::seeds() {
       "7SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=2\nSLURM_STEP_ID=0\n"
       "SLURM_STEP_NUM_NODES=2\nSLURM_LOCALID=0\n",
       "7PMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALNRANKS=2\n",
+      "9all_reduce:0-64k:recursive;64k-inf:ring",
+      "a30us,10gbit",
       "8" + weights};
 }
 
