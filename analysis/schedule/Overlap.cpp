@@ -880,6 +880,8 @@ Schedule Scheduler::run() {
       decision.reason = Reason::MovedByCore;
     else if (!gain)
       decision.reason = memoryHeld[n] ? Reason::MemoryLimit : Reason::NoGain;
+    else if (node.seconds <= 0) // a group of one: there is nothing to hide
+      decision.reason = Reason::NoGain;
     else if (decision.hidden >= node.seconds * (1 - 1e-6))
       decision.reason = Reason::Hidden;
     else if (memoryHeld[n])
