@@ -296,25 +296,28 @@ bool Expansion::number() {
     counts[n].assign(g.nodes[n].members.size(), 0);
     programOf[n].assign(g.nodes[n].members.size(), kNone);
   }
-  std::vector<uint32_t> memberOf(g.nodes.size());
+  nodesOf.assign(problem.world, {});
+  for (uint32_t n = 0; n < g.nodes.size(); ++n)
+    for (uint32_t k = 0; k < g.nodes[n].members.size(); ++k) {
+      auto &list = nodesOf[size_t(g.nodes[n].members[k])];
+      if (list.empty() || list.back().first != n)
+        list.emplace_back(n, k);
+    }
   std::vector<uint32_t> local(g.nodes.size(), 0);
   bool twoIssuers = false;
   for (uint32_t p = 0; p < problem.programs.size(); ++p) {
     const ProgramForm &program = problem.programs[p];
     for (Rank r : program.ranks) {
-      std::fill(local.begin(), local.end(), 0);
+      reset(local, r);
       for (const Item &item : program.items)
         visit(r, program, item, [&](uint32_t node, uint64_t) {
           ++local[node];
           ++out.issues;
         });
-      for (uint32_t n = 0; n < g.nodes.size(); ++n) {
+      // The two ends of a transfer are different members of the node.
+      for (auto [n, k] : nodesOf[size_t(r)]) {
         if (!local[n])
           continue;
-        const auto &members = g.nodes[n].members;
-        // The two ends of a transfer are different members of the node.
-        size_t k = size_t(std::find(members.begin(), members.end(), r) -
-                          members.begin());
         if (programOf[n][k] != kNone) {
           twoIssuers = true;
           fault(Finding::Kind::Mismatch, "two-issuers-one-domain",
@@ -353,7 +356,7 @@ bool Expansion::number() {
   std::map<uint32_t, uint64_t> diverging; // node -> earliest index
   for (const ProgramForm &program : problem.programs)
     for (Rank r : program.ranks) {
-      std::fill(local.begin(), local.end(), 0);
+      reset(local, r);
       for (const Item &item : program.items)
         visit(r, program, item, [&](uint32_t node, uint64_t s) {
           uint64_t at = nodeBase[node] + local[node]++;
@@ -452,7 +455,7 @@ void Expansion::collect() {
       setParent[i] = i;
     for (const ProgramForm &program : problem.programs)
       for (Rank r : program.ranks) {
-        std::fill(local.begin(), local.end(), 0);
+        reset(local, r);
         for (const Item &item : program.items) {
           uint32_t first = kNone;
           visit(r, program, item, [&](uint32_t node, uint64_t) {
@@ -534,14 +537,9 @@ void Expansion::collect() {
     const ProgramForm &program = problem.programs[p];
     for (Rank r : program.ranks) {
       listOfBlock.clear();
-      std::fill(local.begin(), local.end(), 0);
-      for (uint32_t n = 0; n < g.nodes.size(); ++n) {
-        const auto &members = g.nodes[n].members;
-        // Linear in the graph's edges per program and rank; groups are short.
-        size_t k = size_t(std::find(members.begin(), members.end(), r) -
-                          members.begin());
-        memberBlock[n] = k < members.size() ? g.edgeBlock[n][k] : kNone;
-      }
+      reset(local, r);
+      for (auto [n, k] : nodesOf[size_t(r)])
+        memberBlock[n] = g.edgeBlock[n][k];
       for (uint32_t i = 0; i < program.items.size(); ++i) {
         const Item &item = program.items[i];
         out.maxNeed = std::max<uint32_t>(out.maxNeed, item.need);
@@ -579,7 +577,7 @@ void Expansion::collect() {
     std::unordered_map<uint64_t, uint32_t> seen; // (rank, set) -> item
     for (const ProgramForm &program : problem.programs)
       for (Rank r : program.ranks) {
-        std::fill(local.begin(), local.end(), 0);
+        reset(local, r);
         for (uint32_t i = 0; i < program.items.size(); ++i) {
           uint32_t set = kNone;
           visit(r, program, program.items[i], [&](uint32_t n, uint64_t) {

@@ -116,6 +116,13 @@ private:
              std::vector<std::string> details = {});
   bool buildNodes();
   bool number();
+  /// By rank: nodes that it is a member of, rising, and where in them.
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> nodesOf;
+  /// Zeroes what one rank has counted by node: its own nodes only.
+  void reset(std::vector<uint32_t> &local, Rank r) const {
+    for (auto [n, k] : nodesOf[size_t(r)])
+      local[n] = 0;
+  }
   void collect();
   void reportDivergence(uint32_t node, uint64_t index);
   /// The instances that an item takes part in on a rank: calls f(node,
