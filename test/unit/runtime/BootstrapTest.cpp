@@ -334,8 +334,9 @@ TEST_F(LeaderTest, AnythingMayBeSentAsAGreeting) {
       bytes[generator() % sizeof value] =
           static_cast<unsigned char>(generator());
     size_t length = generator() % 3 ? sizeof value : generator() % 200;
-    std::vector<unsigned char> packet(length);
-    std::memcpy(packet.data(), bytes, std::min(length, sizeof value));
+    std::vector<unsigned char> packet(bytes,
+                                      bytes + std::min(length, sizeof value));
+    packet.resize(length);
     Judgement judgement =
         judgeGreeting(packet.data(), length, key, ::getpid(), taken);
     if (judgement.kind != Judgement::Kind::Welcome)

@@ -13,6 +13,7 @@
 
 #include "Ranks.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -21,6 +22,12 @@ using namespace concord;
 using namespace concord::test;
 
 namespace {
+
+/// memcmp takes no null pointer, not even one with nothing behind it, and an
+/// operation of no elements has such.
+int compareBytes(const void *left, const void *right, size_t bytes) {
+  return bytes ? std::memcmp(left, right, bytes) : 0;
+}
 
 /// Value of element i of rank r: small, so that sums and products of eight are
 /// exact in every dtype that can hold them.
@@ -181,7 +188,7 @@ struct Buffers {
     out = same ? b + outAt : b;
     std::memset(out, 0x5a, outBytes);
     if (!input.empty())
-      std::memmove(in, input.data(), input.size());
+      std::copy(input.begin(), input.end(), in);
   }
 };
 
@@ -248,7 +255,7 @@ static void reductionsOfEveryKind(int ranks, bool longOnes) {
         delay(random);
         ASSERT_OK(concord_all_reduce(rank.world, b.in, b.out, count, type,
                                      c.reduction, nullptr));
-        ASSERT_EQ(std::memcmp(b.out, expected.data(), expected.size()), 0)
+        ASSERT_EQ(compareBytes(b.out, expected.data(), expected.size()), 0)
             << "all_reduce " << label;
         int root = int(count) % n;
         b.place(where, input, count * size, 0, 0);
@@ -256,7 +263,7 @@ static void reductionsOfEveryKind(int ranks, bool longOnes) {
         ASSERT_OK(concord_reduce(rank.world, b.in, b.out, count, type,
                                  c.reduction, root, nullptr));
         if (rank.rank == root) {
-          ASSERT_EQ(std::memcmp(b.out, expected.data(), expected.size()), 0)
+          ASSERT_EQ(compareBytes(b.out, expected.data(), expected.size()), 0)
               << "reduce " << label;
         }
         // reduce_scatter
@@ -266,11 +273,11 @@ static void reductionsOfEveryKind(int ranks, bool longOnes) {
           reduceElement(c.type, c.reduction, n, rank.rank * count + i,
                         &mine[i * size]);
         b.place(where, wide, count * size, 0, rank.rank * count * size);
-        std::memmove(b.in, wide.data(), wide.size());
+        std::copy(wide.begin(), wide.end(), b.in);
         delay(random);
         ASSERT_OK(concord_reduce_scatter(rank.world, b.in, b.out, count, type,
                                          c.reduction, nullptr));
-        ASSERT_EQ(std::memcmp(b.out, mine.data(), mine.size()), 0)
+        ASSERT_EQ(compareBytes(b.out, mine.data(), mine.size()), 0)
             << "reduce_scatter " << label;
       }
   });
@@ -310,7 +317,7 @@ static void movesOfEveryKind(int ranks) {
               std::memcpy(&all[r * bytes], theirs.data(), bytes);
           }
           auto same = [&](const char *expected, uint64_t length) {
-            return std::memcmp(b.out, expected, length) == 0;
+            return compareBytes(b.out, expected, length) == 0;
           };
           b.place(where, input, 0, me * bytes, 0);
           delay(random);
@@ -334,7 +341,7 @@ static void movesOfEveryKind(int ranks) {
 
           b.place(where, wide, 0, 0, me * bytes);
           if (!wide.empty())
-            std::memmove(b.in, wide.data(), wide.size());
+            std::copy(wide.begin(), wide.end(), b.in);
           ASSERT_OK(concord_scatter(rank.world, b.in, b.out, count, int(type),
                                     root, nullptr));
           auto fromRoot = makeInput(type, count * n, root);
@@ -347,8 +354,8 @@ static void movesOfEveryKind(int ranks) {
                                        int(type), nullptr));
           for (int r = 0; r < n; ++r) {
             auto theirs = makeInput(type, count * n, r);
-            ASSERT_EQ(std::memcmp(b.out + r * bytes, theirs.data() + me * bytes,
-                                  bytes),
+            ASSERT_EQ(compareBytes(b.out + r * bytes,
+                                   theirs.data() + me * bytes, bytes),
                       0)
                 << "all_to_all " << label << " from " << r;
           }
@@ -399,7 +406,7 @@ TEST_P(Collectives, UnevenKinds) {
         uint64_t at = 0;
         for (int r = 0; r < n; ++r) {
           auto theirs = makeInput(DType::I16, counts[r], r);
-          ASSERT_EQ(std::memcmp(b.out + at, theirs.data(), theirs.size()), 0);
+          ASSERT_EQ(compareBytes(b.out + at, theirs.data(), theirs.size()), 0);
           at += theirs.size();
         }
         auto wide = makeInput(DType::I32, total, me);
@@ -431,9 +438,9 @@ TEST_P(Collectives, UnevenKinds) {
             all += s;
           }
           auto theirs = makeInput(DType::F32, all, r);
-          ASSERT_EQ(
-              std::memcmp(b.out + at, theirs.data() + 4 * skip, 4 * receive[r]),
-              0)
+          ASSERT_EQ(compareBytes(b.out + at, theirs.data() + 4 * skip,
+                                 4 * receive[r]),
+                    0)
               << "from " << r;
           at += 4 * receive[r];
         }
@@ -483,10 +490,10 @@ static void sameBitsEverywhere(int ranks) {
       ASSERT_OK(concord_all_gather(rank.world, out, all, count,
                                    CONCORD_DTYPE_F32, nullptr));
       for (int r = 0; r < rank.size; ++r)
-        ASSERT_EQ(std::memcmp(all + r * count, out, count * 4), 0);
+        ASSERT_EQ(compareBytes(all + r * count, out, count * 4), 0);
       if (round == 0)
         first.assign(out, out + count);
-      ASSERT_EQ(std::memcmp(first.data(), out, count * 4), 0);
+      ASSERT_EQ(compareBytes(first.data(), out, count * 4), 0);
       ASSERT_TRUE(std::isnan(out[7]));
       ASSERT_TRUE(std::isinf(out[8]));
     }
