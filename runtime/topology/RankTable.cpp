@@ -342,6 +342,7 @@ std::vector<Device> concord::rt::parseDevices(const std::string &text,
 std::vector<int> concord::rt::parseVisible(const std::string &text,
                                            const char *variable) {
   std::vector<int> list;
+  std::vector<bool> seen(100'000); // numbers have five digits
   auto wrong = [&](const char *what) {
     raise(CONCORD_ERROR_INVALID_ARGUMENT, "%s=%s: %s", variable, text.c_str(),
           what);
@@ -365,8 +366,9 @@ std::vector<int> concord::rt::parseVisible(const std::string &text,
     if (last < first)
       wrong("a range goes backwards");
     for (int i = first; i <= last; ++i) {
-      if (std::find(list.begin(), list.end(), i) != list.end())
+      if (seen[size_t(i)])
         wrong("a device is there twice");
+      seen[size_t(i)] = true;
       list.push_back(i);
     }
     if (at < text.size() && text[at++] != ',')
