@@ -23,6 +23,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Passes.h"
+#include "common/Choices.h"
 #include "common/CommCost.h"
 #include "common/Explain.h"
 #include "common/Fences.h"
@@ -91,8 +92,8 @@ bool movesOnly(CollectiveKind kind) {
 class Bucketer {
 public:
   Bucketer(ModuleOp module, func::FuncOp function, const Options &options,
-           CommCost &cost)
-      : function(function), options(options), cost(cost),
+           CommCost &cost, Choices &choices)
+      : function(function), options(options), cost(cost), choices(choices),
         members(module, function), foreign(module->hasAttr("comm.hlo_source")) {
   }
   void run();
@@ -127,6 +128,7 @@ private:
   func::FuncOp function;
   Options options;
   CommCost &cost;
+  Choices &choices;
   Members members;
   bool foreign;
   Fences fences;
@@ -390,7 +392,7 @@ StringRef Bucketer::whyNot(IssueView view) {
   if (!element.isSignlessIntOrFloat() && !(foreign && element.isIntOrFloat()))
     return "element-type";
   auto bytes = static_cast<double>(wholeBytes(view));
-  if (seconds(view, 0) < kWorthJoining * seconds(view, bytes))
+  if (choices(seconds(view, 0) < kWorthJoining * seconds(view, bytes)))
     return "large";
   return members.whyNotAll(view);
 }
@@ -489,7 +491,7 @@ void Bucketer::visit(Block &block) {
     if (auto found = slots.find(key); found != slots.end()) {
       Bucket &bucket = open[found->second];
       double total = static_cast<double>(bucket.bytes + bytes);
-      bool full =
+      bool full = choices(
           bucket.members.size() >= options.maxCount ||
           bucket.growth + growth > options.maxGrowth ||
           (options.maxBytes
@@ -497,7 +499,7 @@ void Bucketer::visit(Block &block) {
                : seconds(*view, 0) <
                      kLargeEnough *
                          seconds(*view, static_cast<double>(bucket.bytes))) ||
-          total > static_cast<double>(INT32_MAX);
+          total > static_cast<double>(INT32_MAX));
       if (full && !bucket.members.empty())
         close(uint64_t(1) << found->second, "full");
       if (bucket.members.empty())
@@ -605,7 +607,7 @@ bool Bucketer::make(Bucket &bucket) {
   double after = seconds(last, static_cast<double>(bucket.bytes)) +
                  cost.copySeconds(static_cast<double>(apart)) +
                  lostOverlap(bucket);
-  if (after >= before)
+  if (choices(after >= before))
     return false;
 
   auto size = first.domain().getUniformGroupSize();
@@ -738,16 +740,19 @@ struct BucketPass : public concord::impl::CommBucketBase<BucketPass> {
     options.maxGrowth = maxGrowth;
     options.maxCount = maxCount;
     options.mixed = mixed;
+    Choices choices(module, "comm-bucket");
     int64_t made = 0;
     for (func::FuncOp entry : entryFunctions(module)) {
       if (entry.isExternal())
         continue;
-      Bucketer bucketer(module, entry, options, *cost);
+      Bucketer bucketer(module, entry, options, *cost, choices);
       bucketer.run();
       numBuckets += bucketer.buckets;
       numMembers += bucketer.joined;
       made += bucketer.buckets;
     }
+    if (failed(choices.finish()))
+      return signalPassFailure();
     if (made && module->hasAttr("comm.hlo_source"))
       module->setAttr("comm.hlo_rewritten", UnitAttr::get(&getContext()));
   }

@@ -14,6 +14,7 @@
 
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/Choices.h"
 #include "common/Explain.h"
 #include "common/Members.h"
 #include "common/NodeBridge.h"
@@ -84,6 +85,7 @@ struct Match {
   Value before;       ///< what the norm takes: the collective's or sums' result
   bool sum = false;   ///< `before` is needed, too
   bool every = false; ///< every member does all rows
+  bool fits = true;   ///< has rows enough to be worth a thought
   int64_t members = 1, rows = 0, cols = 0;
   int64_t m = 0, n = 0, k = 0; ///< of the product
   bool gathers = false, scatters = false;
@@ -134,6 +136,7 @@ struct Fuse : public concord::impl::CommFuseBase<Fuse> {
 
   cost::Machine machine;
   std::optional<Members> members;
+  std::optional<Choices> choices;
   /// Collectives that went away together with an earlier one.
   llvm::DenseSet<Operation *> erased;
 };
@@ -552,12 +555,22 @@ void Fuse::rewrite(Match &match, const Made &made, Operation *at) {
     if (match.product)
       out(match.product.getResult(0).getType());
   }
-  if (made.info.workspace_bytes)
-    out(RankedTensorType::get({static_cast<int64_t>(made.info.workspace_bytes)},
-                              builder.getI8Type()));
+  // Of bounded sizes every one has some workspace, as kernels do
+  // (lowering/GenericKernel.cpp), and other sizes of a product may exchange
+  // their results in another way: whatever one of them writes counts.
+  auto scratch = static_cast<int64_t>(made.info.workspace_bytes);
+  uint32_t mask = made.info.written;
+  if (choices->bounded()) {
+    scratch = 64;
+    if (match.product && !match.gathers && !match.scatters)
+      for (size_t i = inputs.size(); i < inputs.size() + inits.size(); ++i)
+        mask |= 1u << i;
+  }
+  if (scratch)
+    out(RankedTensorType::get({scratch}, builder.getI8Type()));
   SmallVector<int64_t> written;
   for (int64_t i = 0; i < CONCORD_FUSED_MAX_OPERANDS; ++i)
-    if (made.info.written >> i & 1)
+    if (mask >> i & 1)
       written.push_back(i);
   auto fused = comm::FusedOp::create(
       builder, loc, types,
@@ -568,7 +581,7 @@ void Fuse::rewrite(Match &match, const Made &made, Operation *at) {
                                                    comm::ReductionKind::sum),
       builder.getI64IntegerAttr(made.info.shared),
       builder.getDenseI64ArrayAttr(written), inputs, inits,
-      made.info.workspace_bytes ? builder.getUnitAttr() : UnitAttr());
+      scratch ? builder.getUnitAttr() : UnitAttr());
   for (NamedAttribute attr : op->getDiscardableAttrs())
     fused->setDiscardableAttr(attr.getName(), attr.getValue());
   result.replaceAllUsesWith(fused.getResult(0));
@@ -628,6 +641,8 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
     if (StringRef why = members->whyNotAll(*view); !why.empty())
       return keep(op, why);
   if (kind == comm::CollectiveKind::all_to_all) {
+    if (choices->bounded())
+      return keep(op, "bounded-sizes");
     Outcome outcome =
         fuseExchange(op, {machine, force, exact, double(minGainPercent)});
     ++(outcome == Outcome::Fused ? numFused : numRefused);
@@ -652,7 +667,7 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   cost::Placement where = placement(match);
   if (where.top() > 0 || !machine.levels[0].memory)
     return keep(op, "no-shared-memory");
-  if (match.scatters &&
+  if (match.scatters && !choices->bounded() &&
       fuse::fuseUpdate(op, {machine, force, exact, minGainPercent}, erased) ==
           Outcome::Fused) {
     ++numFused;
@@ -664,7 +679,7 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   int64_t bytes =
       match.rows * match.cols * static_cast<int64_t>(dtypeSize(match.type));
   // So small a payload travels with its flag, in one round instead of two.
-  if (bytes <= kInlineBytes)
+  if ((*choices)(bytes <= kInlineBytes))
     return keep(op, "inline", " pair=" + match.pair());
 
   // The ways to fuse it; the one that gains most is taken.
@@ -674,20 +689,22 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   } else {
     bool plain = match.norm || match.sums.op;
     // Few rows cannot be divided: everyone needs whole ones.
-    if (match.product &&
-        (!match.norm || match.rows >= match.members * kRowsPerMember))
+    if (match.product) {
       ways.push_back(match);
+      ways.back().fits =
+          !match.norm || match.rows >= match.members * kRowsPerMember;
+    }
     if (plain) {
       Match without = match;
       without.product = {};
-      if (match.rows >= match.members)
-        ways.push_back(without);
+      ways.push_back(without);
+      ways.back().fits = match.rows >= match.members;
       without.every = !match.scatters;
       if (without.every)
         ways.push_back(without);
     }
   }
-  if (ways.empty())
+  if ((*choices)(llvm::none_of(ways, [](Match &way) { return way.fits; })))
     return keep(op, "few-rows", " pair=" + match.pair());
   Match *best = nullptr;
   Price bestPrice;
@@ -695,7 +712,7 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
   std::string why;
   for (Match &way : ways) {
     Made made;
-    if (!make(way, made, why))
+    if (!way.fits || !make(way, made, why))
       continue;
     Price price = this->price(way);
     if (!best ||
@@ -705,7 +722,15 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
       bestMade = made;
     }
   }
-  if (!best)
+  int64_t chosen = (*choices)(int64_t(best ? best - ways.data() : -1));
+  if (chosen >= 0 && (!best || chosen != best - ways.data())) {
+    if (chosen >= static_cast<int64_t>(ways.size()) ||
+        !make(ways[chosen], bestMade, why))
+      return choices->mismatch();
+    best = &ways[chosen];
+    bestPrice = price(*best);
+  }
+  if (chosen < 0)
     return keep(op, "kernel",
                 " pair=" + match.pair() + " message=\"" + why + "\"");
   std::string keys =
@@ -713,11 +738,12 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
       " product_us=" + micro(bestPrice.compute) +
       " predicted_unfused_us=" + micro(bestPrice.compute + bestPrice.unfused) +
       " predicted_fused_us=" + micro(bestPrice.compute + bestPrice.fused);
-  if (!force && bestPrice.unfused - bestPrice.fused <
-                    minGainPercent / 100.0 * bestPrice.unfused)
+  if ((*choices)(!force && bestPrice.unfused - bestPrice.fused <
+                               minGainPercent / 100.0 * bestPrice.unfused))
     return keep(op, "no-gain", keys);
-  if (!force && best->product && !best->gathers &&
-      bestPrice.unfused < kLeastShare * (bestPrice.compute + bestPrice.unfused))
+  if ((*choices)(!force && best->product && !best->gathers &&
+                 bestPrice.unfused <
+                     kLeastShare * (bestPrice.compute + bestPrice.unfused)))
     return keep(op, "small-share", keys);
   Operation *at = place(*best);
   if (!at)
@@ -742,6 +768,7 @@ void Fuse::runOnOperation() {
     getOperation().emitError() << "comm-fuse: " << error;
     return signalPassFailure();
   }
+  choices.emplace(getOperation(), "comm-fuse");
   for (func::FuncOp function : entryFunctions(getOperation())) {
     SmallVector<comm::CollectiveOpInterface> issues = issuesOf(function);
     erased.clear();
@@ -750,4 +777,6 @@ void Fuse::runOnOperation() {
       if (!erased.contains(op.getOperation()) && op->getNumResults() == 1)
         tryFuse(op);
   }
+  if (failed(choices->finish()))
+    signalPassFailure();
 }

@@ -429,10 +429,7 @@ LogicalResult Lower::loops(ModuleOp module) {
   manager.addPass(arith::createArithExpandOpsPass(expand));
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
-  // Nests that are equal at one size need not be at another, and sizes are
-  // found through the argument of a program.
-  if (!module->hasAttr(kDims))
-    manager.addPass(createCommOutline());
+  manager.addPass(createCommOutline());
   manager.addPass(createSCFToControlFlowPass());
   manager.addPass(createCanonicalizerPass());
   if (failed(runPipeline(manager, module)))
@@ -710,6 +707,11 @@ LogicalResult Lower::check(ModuleOp module, func::FuncOp function) {
         !memref || !memref.hasStaticShape())
       return function.emitError()
              << "takes " << type << "; inputs and outputs have a static shape";
+  if (module->hasAttr(kSizesPending))
+    return function.emitError(
+        "is of a program with bounded dimensions, whose members are lowered "
+        "together: use --comm-pipeline=\"to=lowered\", --emit=so or "
+        "--emit=obj");
   if (!function.getNumArguments() || !function.getArgAttr(0, "comm.arena"))
     return function.emitError(
         "has no planned arena; run comm-plan-workspace first");

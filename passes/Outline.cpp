@@ -14,12 +14,19 @@
 // at different places) and what is known only at run time. Constants move into
 // the function, since bounds and strides have to be known there.
 //
+// With bounded dimensions the first member says which nests are alike; buffers
+// count as large as they are at most, so that all members see the same ones
+// overlap. A nest that has sizes gets the table of sizes as one more argument
+// when the members become one (common/FamilyCode.cpp).
+//
 // Within one function LLVM sees that two places in the arena are disjoint;
 // behind arguments it does not, so this is shown here and said with `noalias`.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Passes.h"
+#include "common/Choices.h"
+#include "common/FamilyNumbers.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -83,6 +90,10 @@ Range rangeOf(Value buffer) {
   int64_t begin = 0, bytes = bytesOf(buffer.getType());
   Value root = buffer;
   if (auto view = buffer.getDefiningOp<memref::ViewOp>()) {
+    if (auto most = view->getAttrOfType<IntegerAttr>(kMaxBytes))
+      bytes = most.getInt();
+    else if (view->getParentOfType<ModuleOp>()->hasAttr(kDims))
+      return {};
     std::optional<int64_t> shift = getConstantIntValue(view.getByteShift());
     if (!shift)
       return {};
@@ -193,7 +204,10 @@ struct Outline : public concord::impl::CommOutlineBase<Outline> {
   func::FuncOp findOrInsert(func::FuncOp function);
 
   SymbolTable *symbols = nullptr;
-  DenseMap<llvm::hash_code, SmallVector<func::FuncOp, 1>> made;
+  std::optional<Choices> choices;
+  SmallVector<func::FuncOp> functions;
+  /// Numbers in `functions`.
+  DenseMap<llvm::hash_code, SmallVector<size_t, 1>> made;
 };
 
 } // namespace
@@ -203,8 +217,8 @@ func::FuncOp Outline::build(scf::ForOp nest, const Captured &captured,
                             ArrayRef<Argument> arguments, TypeRange types) {
   Location loc = UnknownLoc::get(&getContext());
   OpBuilder builder(&getContext());
-  func::FuncOp function = func::FuncOp::create(
-      loc, "concord_nest", builder.getFunctionType(types, {}));
+  func::FuncOp function =
+      func::FuncOp::create(loc, kNestName, builder.getFunctionType(types, {}));
   function.setPrivate();
   function->setAttr(
       "llvm.linkage",
@@ -256,17 +270,26 @@ func::FuncOp Outline::findOrInsert(func::FuncOp function) {
                   op, OperationEquivalence::ignoreHashValue,
                   OperationEquivalence::ignoreHashValue, flags));
   });
-  SmallVector<func::FuncOp, 1> &equal = made[hash];
-  for (func::FuncOp other : equal)
-    if (other.getFunctionType() == function.getFunctionType() &&
-        other.getArgAttrsAttr() == function.getArgAttrsAttr() &&
-        OperationEquivalence::isRegionEquivalentTo(
-            &other.getBody(), &function.getBody(), flags)) {
-      function->destroy();
-      return other;
-    }
+  auto isEqual = [&](func::FuncOp other) {
+    return other.getFunctionType() == function.getFunctionType() &&
+           other.getArgAttrsAttr() == function.getArgAttrsAttr() &&
+           OperationEquivalence::isRegionEquivalentTo(
+               &other.getBody(), &function.getBody(), flags);
+  };
+  SmallVector<size_t, 1> &equal = made[hash];
+  auto found = llvm::find_if(
+      equal, [&](size_t index) { return isEqual(functions[index]); });
+  int64_t own = found == equal.end() ? functions.size() : *found;
+  int64_t index = (*choices)(own);
+  if (index != own && index != static_cast<int64_t>(functions.size()))
+    choices->mismatch();
+  else if (index != static_cast<int64_t>(functions.size())) {
+    function->destroy();
+    return functions[index];
+  }
   symbols->insert(function);
-  equal.push_back(function);
+  equal.push_back(functions.size());
+  functions.push_back(function);
   ++numFunctions;
   return function;
 }
@@ -331,6 +354,8 @@ void Outline::runOnOperation() {
   SymbolTable table(module);
   symbols = &table;
   made.clear();
+  functions.clear();
+  choices.emplace(module, "comm-outline");
   SmallVector<scf::ForOp> nests;
   for (auto function : module.getOps<func::FuncOp>())
     function.walk<WalkOrder::PreOrder>([&](scf::ForOp nest) {
@@ -341,4 +366,6 @@ void Outline::runOnOperation() {
     });
   for (scf::ForOp nest : nests)
     outline(nest);
+  if (failed(choices->finish()))
+    signalPassFailure();
 }

@@ -17,6 +17,7 @@
 #include "concord/schedule/Overlap.h"
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/Choices.h"
 #include "common/CostBridge.h"
 #include "common/Explain.h"
 #include "common/PlanBuilder.h"
@@ -313,7 +314,7 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
   using CommOverlapBase::CommOverlapBase;
 
   LogicalResult scheduleBlock(Block &block, const CostModel &cost,
-                              bool outermost, double growth,
+                              Choices &choices, bool outermost, double growth,
                               BlockScheduler::Inside &peak);
   double givenPeak(Block &block, const CostModel &cost);
   double givenPeak(func::FuncOp function, const CostModel &cost) {
@@ -322,7 +323,8 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
       most = std::max(most, givenPeak(block, cost));
     return most;
   }
-  double pipelineLoops(func::FuncOp function, const CostModel &cost);
+  double pipelineLoops(func::FuncOp function, const CostModel &cost,
+                       bool bounded);
   bool assignLanes(ModuleOp module);
   void removeLanes(ModuleOp module);
 
@@ -362,6 +364,7 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
     if (getPhase(module) == Phase::Ordered)
       setPhase(module, Phase::Decomposed);
 
+    Choices choices(module, "comm-overlap");
     if (chunk) {
       auto pieces =
           splitLargeCollectives(module, *cost, chunkBytes, "comm-overlap");
@@ -370,16 +373,17 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
     // What each function's schedule may still add to what it holds.
     llvm::DenseMap<Operation *, double> growthOf;
     for (auto function : module.getOps<func::FuncOp>())
-      growthOf[function] = function.isExternal() || !communicates(function)
-                               ? growth.getValue()
-                               : pipelineLoops(function, *cost);
+      growthOf[function] =
+          function.isExternal() || !communicates(function)
+              ? growth.getValue()
+              : pipelineLoops(function, *cost, choices.bounded());
     bool lanes = assignLanes(module);
     for (auto function : module.getOps<func::FuncOp>()) {
       if (function.isExternal() || !communicates(function))
         continue;
       for (Block &block : function.getBody()) {
         BlockScheduler::Inside peak;
-        if (failed(scheduleBlock(block, *cost, /*outermost=*/true,
+        if (failed(scheduleBlock(block, *cost, choices, /*outermost=*/true,
                                  growthOf.lookup(function), peak)))
           return signalPassFailure();
       }
@@ -387,6 +391,8 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
     // The new order may be one that several lanes do not carry.
     if (lanes && !provable(module))
       removeLanes(module);
+    if (failed(choices.finish()))
+      return signalPassFailure();
     explain(module, module.getLoc(), "comm-overlap", "schedule",
             after < before ? "list-schedule" : "given-order",
             "seconds_before=" + llvm::formatv("{0:e4}", before).str() +
@@ -472,13 +478,21 @@ double Overlap::givenPeak(Block &block, const CostModel &cost) {
 
 /// Pipelines the loops of `function`, unless that alone holds more than may be
 /// held. Returns the growth that is left to its schedule.
-double Overlap::pipelineLoops(func::FuncOp function, const CostModel &cost) {
+double Overlap::pipelineLoops(func::FuncOp function, const CostModel &cost,
+                              bool bounded) {
   // Ranks of another program meet these collectives in the order given.
   if (!pipeline || several || keepIssueOrder)
     return growth;
   SmallVector<scf::ForOp> loops = loopsOf(function);
   if (loops.empty())
     return growth;
+  // How often a loop runs may follow the sizes.
+  if (bounded) {
+    for (scf::ForOp loop : loops)
+      explain(function, loop.getLoc(), "comm-overlap", "keep-in-iteration",
+              "bounded-sizes");
+    return growth;
+  }
   double given = givenPeak(function, cost);
   OwningOpRef<func::FuncOp> saved(function.clone());
   unsigned moved = 0;
@@ -502,8 +516,34 @@ double Overlap::pipelineLoops(func::FuncOp function, const CostModel &cost) {
   return now > given && given > 0 ? growth * given / now : growth.getValue();
 }
 
+/// Takes the actions that were chosen for all members of a program with bounded
+/// dimensions. False when they are none of this block.
+static bool choose(schedule::Schedule &solution,
+                   const schedule::Problem &problem, Choices &choices) {
+  if (!choices.bounded())
+    return true;
+  solution.possible = choices(solution.possible);
+  std::vector<Action> own = std::move(solution.actions);
+  auto count = choices(static_cast<int64_t>(own.size()));
+  if (count < 0 || count > 3 * static_cast<int64_t>(problem.nodes.size()))
+    return false;
+  solution.actions.clear();
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    Action mine = i < own.size() ? own[i] : Action{Action::Kind::Run, 0};
+    int64_t kind = choices(static_cast<int64_t>(mine.kind));
+    int64_t node = choices(static_cast<int64_t>(mine.node));
+    if (kind < 0 || kind > static_cast<int64_t>(Action::Kind::Wait) ||
+        node < 0 || node >= static_cast<int64_t>(problem.nodes.size()))
+      return false;
+    solution.actions.push_back(
+        {static_cast<Action::Kind>(kind), static_cast<uint32_t>(node)});
+  }
+  return true;
+}
+
 LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
-                                     bool outermost, double growth,
+                                     Choices &choices, bool outermost,
+                                     double growth,
                                      BlockScheduler::Inside &peak) {
   // A block of a function that returns in another way has no single end.
   if (!block.mightHaveTerminator())
@@ -515,8 +555,8 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
         if (isa<comm::CollectiveOpInterface>(op) || !communicates(&op))
           continue;
         BlockScheduler::Inside innerPeak;
-        if (failed(scheduleBlock(inner, cost, /*outermost=*/false, growth,
-                                 innerPeak)))
+        if (failed(scheduleBlock(inner, cost, choices, /*outermost=*/false,
+                                 growth, innerPeak)))
           return failure();
         BlockScheduler::Inside &most = scheduler.inside[&op];
         most.given = std::max(most.given, innerPeak.given);
@@ -546,6 +586,10 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
     }
   }
   schedule::Schedule solution = schedule::overlap(scheduler.problem);
+  if (!choose(solution, scheduler.problem, choices)) {
+    choices.mismatch();
+    return choices.finish();
+  }
   if (!solution.possible)
     return block.getParentOp()->emitError()
            << "comm-overlap: the given order holds "

@@ -48,9 +48,8 @@ void setPhase(Operation *module, Phase phase) {
 
 namespace {
 
-/// Adds a phase's passes; `bounded`: the module is a member of a program with
-/// bounded dimensions (common/Family.h), where nothing may be decided by sizes.
-using FillPhase = std::function<void(OpPassManager &, bool bounded)>;
+/// Adds a phase's passes.
+using FillPhase = std::function<void(OpPassManager &)>;
 
 /// Runs passes only while the module has not reached `until`.
 struct PhasePass : public PassWrapper<PhasePass, OperationPass<ModuleOp>> {
@@ -65,14 +64,19 @@ struct PhasePass : public PassWrapper<PhasePass, OperationPass<ModuleOp>> {
   }
   void getDependentDialects(DialectRegistry &registry) const override {
     OpPassManager manager("builtin.module");
-    fill(manager, false);
+    fill(manager);
     manager.getDependentDialects(registry);
   }
   void runOnOperation() override {
     if (getPhase(getOperation()) >= until)
       return;
+    // Whoever has all members goes on when their buffers have sizes.
+    if (until == Phase::Lowered && getOperation()->hasAttr(kSizesPending)) {
+      getOperation()->setAttr(kToLower, UnitAttr::get(&getContext()));
+      return;
+    }
     OpPassManager manager("builtin.module");
-    fill(manager, getOperation()->hasAttr(kSizesPending));
+    fill(manager);
     if (failed(runPipeline(manager, getOperation())))
       return signalPassFailure();
     if (getPhase(getOperation()) < until)
@@ -139,23 +143,22 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
     manager.addPass(std::make_unique<MachinePass>(options.machine));
   CommPartitionOptions split;
   split.experts = options.experts;
-  addPhase(manager, Phase::Partitioned, [=](OpPassManager &pm, bool) {
-    pm.addPass(createCommPartition(split));
-  });
+  addPhase(manager, Phase::Partitioned,
+           [=](OpPassManager &pm) { pm.addPass(createCommPartition(split)); });
   if (to == Phase::Partitioned)
     return;
   bool recognize = options.recognize, fuse = options.fuseElementwise;
   bool simplify = options.opt && options.simplify, exact = options.exact;
   bool bucket = options.opt && options.bucket;
   std::string machine = options.machine;
-  addPhase(manager, Phase::Decomposed, [=](OpPassManager &pm, bool bounded) {
+  addPhase(manager, Phase::Decomposed, [=](OpPassManager &pm) {
     if (recognize)
       pm.addPass(createCommRecognize());
     pm.addPass(createCommDecompose());
     cleanUp(pm);
     // Before elementwise operations are fused: a sum of two reductions is still
     // an operation of its own.
-    if (simplify && !bounded) {
+    if (simplify) {
       CommSimplifyOptions rewrites;
       rewrites.exact = exact;
       rewrites.machine = machine;
@@ -177,13 +180,13 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   fused.machineName = options.machine;
   fused.exact = exact;
   bool overlaps = options.opt && options.overlap, health = options.health;
-  addPhase(manager, Phase::Ordered, [=](OpPassManager &pm, bool bounded) {
-    if (bucket && !bounded)
+  addPhase(manager, Phase::Ordered, [=](OpPassManager &pm) {
+    if (bucket)
       pm.addPass(createCommBucket(joined));
-    if (fuseCollectives && !bounded)
+    if (fuseCollectives)
       pm.addPass(createCommFuse(fused));
     pm.addPass(createCommVerifyUniform());
-    if (overlaps && !bounded)
+    if (overlaps)
       pm.addPass(createCommOverlap(overlap));
     if (health)
       pm.addPass(createCommHealth());
@@ -192,7 +195,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   });
   if (to == Phase::Ordered)
     return;
-  addPhase(manager, Phase::Planned, [](OpPassManager &pm, bool) {
+  addPhase(manager, Phase::Planned, [](OpPassManager &pm) {
     pm.addPass(createCommBufferize());
     cleanUp(pm);
     pm.addPass(createCommPlanWorkspace());
@@ -202,7 +205,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   if (to == Phase::Planned)
     return;
   addPhase(manager, Phase::Lowered,
-           [](OpPassManager &pm, bool) { pm.addPass(createCommLower()); });
+           [](OpPassManager &pm) { pm.addPass(createCommLower()); });
 }
 
 void registerConcordPasses() {

@@ -39,9 +39,10 @@ using namespace concord;
 static constexpr unsigned kMaxRounds = 32;
 
 Simplifier::Simplifier(ModuleOp module, func::FuncOp function,
-                       const SimplifyOptions &options, CommCost &cost)
+                       const SimplifyOptions &options, CommCost &cost,
+                       Choices &choices)
     : module(module), function(function), options(options), cost(cost),
-      world(comm::getWorld(module)),
+      choices(choices), world(comm::getWorld(module)),
       foreign(module->hasAttr("comm.hlo_source")),
       explains(module->hasAttr("comm.explain")), equality(module, world),
       rankValues(module, world), members(module, function) {}
@@ -311,19 +312,22 @@ struct Simplify : public concord::impl::CommSimplifyBase<Simplify> {
     FailureOr<CommCost> cost = CommCost::create(module, machine);
     if (failed(cost))
       return signalPassFailure();
+    Choices choices(module, "comm-simplify");
     SimplifyOptions options;
     options.exact = exact;
     int64_t rewritten = 0, removed = 0;
     for (func::FuncOp function : entryFunctions(module)) {
       if (function.isExternal())
         continue;
-      Simplifier simplifier(module, function, options, *cost);
+      Simplifier simplifier(module, function, options, *cost, choices);
       simplifier.run();
       numRemoved += simplifier.removed;
       numRewrites += simplifier.rewritten;
       rewritten += simplifier.rewritten;
       removed += simplifier.removed;
     }
+    if (failed(choices.finish()))
+      return signalPassFailure();
     if (!rewritten && !removed)
       markAllAnalysesPreserved();
     // The text that the module came from no longer says what it does.

@@ -290,6 +290,7 @@ static bool isSizes(const TensorType &type) {
 }
 
 struct Family::Flat {
+  static constexpr const char *kGraph = "the graph", *kValue = "value";
   struct Part {
     std::string text; ///< what has to be the same at all sizes
     std::string node; ///< which it belongs to, for messages
@@ -331,7 +332,7 @@ struct Family::Flat {
     ends += ">";
     for (ValueId id : graph.outputs)
       ends += std::to_string(id) + ",";
-    add(std::move(ends), graph.name, "the graph");
+    add(std::move(ends), graph.name, kGraph);
     std::vector<const Node *> producer(graph.values.size(), nullptr);
     for (const Node &node : graph.nodes)
       for (ValueId id : node.outputs)
@@ -340,7 +341,7 @@ struct Family::Flat {
     for (size_t i = 0; i < graph.values.size(); ++i) {
       const Value &value = graph.values[i];
       const Node *node = producer[i];
-      add("", node ? node->name : value.name, node ? node->opType : "value");
+      add("", node ? node->name : value.name, node ? node->opType : kValue);
       std::string text = value.name + ":";
       if (value.constant)
         data(*value.constant, text);
@@ -383,6 +384,25 @@ struct Family::Flat {
       parts[part].text = std::move(text);
     }
   }
+  /// The first node of this that `other` is without; null when it has all.
+  const Part *missingIn(const Flat &other) const {
+    std::set<std::string> names;
+    for (const Part &part : other.parts)
+      names.insert(part.node);
+    for (const Part &part : parts)
+      if (part.operation != kGraph && part.operation != kValue &&
+          !names.count(part.node))
+        return &part;
+    return nullptr;
+  }
+  /// What to name where this and `other` differ, from part `i` on: a node that
+  /// only one of them has changes the numbers of all values behind it.
+  const Part &differing(const Flat &other, size_t i) const {
+    const Part *part = missingIn(other);
+    if (!part)
+      part = other.missingIn(*this);
+    return part ? *part : parts[i];
+  }
   /// The part that number `i` belongs to.
   const Part &owner(size_t i) const {
     auto it = std::upper_bound(
@@ -424,10 +444,11 @@ void Family::choosePoints(Sizes sizes) {
     return leading.count(bounded[d].name) ? batchMultiple : 1;
   };
   auto take = [&](size_t d, int64_t n) {
-    if (choices[d].size() >= count || !usable(n))
+    const int64_t size = n * multipleOf(d);
+    if (choices[d].size() >= count || !usable(n) || used.count(size))
       return;
-    choices[d].push_back(n * multipleOf(d));
-    used.insert(n);
+    choices[d].push_back(size);
+    used.insert({n, size});
   };
   auto within = [&](size_t d) {
     const int64_t top = bounded[d].max / multipleOf(d);
@@ -442,9 +463,12 @@ void Family::choosePoints(Sizes sizes) {
          n >= std::max<int64_t>(2, least); --n)
       if (isPrime(n))
         take(d, n);
+    // Those that a mesh axis does not cut come first, as with primes.
     if (sizes == Sizes::All)
-      for (int64_t n = top; n >= std::max<int64_t>({3, least, top - 64}); --n)
-        take(d, n);
+      for (bool apart : {true, false})
+        for (int64_t n = top; n >= std::max<int64_t>({3, least, top - 64}); --n)
+          if (!apart || std::gcd(n, world) == 1)
+            take(d, n);
   };
   auto above = [&](size_t d) {
     const int64_t top = bounded[d].max / multipleOf(d);
@@ -461,7 +485,11 @@ void Family::choosePoints(Sizes sizes) {
       above(d);
     }
   } else {
-    // Where the bounds hold some, a table of the model may end soon above.
+    // Where the bounds hold some, a table of the model may end soon above. The
+    // narrowest has the least to choose from.
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return bounded[a].max < bounded[b].max;
+    });
     for (size_t d : order)
       within(d);
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
@@ -563,13 +591,14 @@ void Family::generalise() {
         std::min(pattern->parts.size(), flats[k].parts.size());
     for (size_t i = 0; i < common; ++i)
       if (pattern->parts[i].text != flats[k].parts[i].text)
-        refuse(pattern->parts[i],
+        refuse(pattern->differing(flats[k], i),
                "differs between " + describePoint(bounded, members[0]) +
                    " and " + describePoint(bounded, members[k]) +
                    " in more than its sizes");
     if (pattern->parts.size() != flats[k].parts.size() ||
         pattern->numbers.size() != flats[k].numbers.size())
-      refuse(pattern->parts[common - 1], "the graph changes with the sizes");
+      refuse(pattern->differing(flats[k], common - 1),
+             "the graph changes with the sizes");
   }
   std::map<std::vector<int64_t>, Extent> known;
   std::vector<int64_t> values(members.size());
@@ -621,10 +650,10 @@ void Family::check(size_t most) {
     const size_t common = std::min(pattern->parts.size(), flat.parts.size());
     for (size_t i = 0; i < common; ++i)
       if (pattern->parts[i].text != flat.parts[i].text)
-        refuse(pattern->parts[i]);
+        refuse(pattern->differing(flat, i));
     if (pattern->parts.size() != flat.parts.size() ||
         pattern->numbers.size() != flat.numbers.size())
-      refuse(pattern->parts[common - 1]);
+      refuse(pattern->differing(flat, common - 1));
     for (size_t i = 0; i < flat.numbers.size(); ++i)
       if (extents[i].at(point) != flat.numbers[i])
         refuse(pattern->owner(i));
@@ -648,16 +677,28 @@ Family::Family(const std::string &path, ReadOptions options,
                   ": no size within the bounds " + "is a multiple of " +
                   std::to_string(batchMultiple) + ", as the mesh needs");
   }
-  // Sizes above the bounds may be more than a table of the model holds.
+  // Sizes above the bounds may be more than a table of the model holds. Where
+  // that is no error (the look-up is then left to the program) the sizes within
+  // the bounds behave in another way.
+  std::optional<Error> within;
   for (Sizes sizes : {Sizes::Large, Sizes::Small, Sizes::All}) {
     choosePoints(sizes);
+    bool general = false;
     try {
       findKept();
       generalise();
-      break;
+      general = true;
+      // Reading costs by the node.
+      const size_t nodes = std::max<size_t>(1, pattern->parts.size());
+      check(std::clamp<size_t>(400'000 / nodes, 64, 4096));
+      return;
     } catch (const Error &error) {
+      if (general && !within)
+        within = error;
       if (sizes != Sizes::All)
         continue;
+      if (within)
+        throw *within;
       // What is wrong at a size that was asked for says more.
       std::vector<int64_t> most;
       for (const BoundedDim &dim : bounded)
@@ -666,9 +707,6 @@ Family::Family(const std::string &path, ReadOptions options,
       throw Error(error.what() + beyondBounds());
     }
   }
-  // Reading costs by the node.
-  const size_t nodes = std::max<size_t>(1, pattern->parts.size());
-  check(std::clamp<size_t>(400'000 / nodes, 64, 4096));
 }
 
 /// What to say of an error at sizes that nobody asked for.

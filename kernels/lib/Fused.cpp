@@ -40,7 +40,7 @@ public:
   explicit FusedReduce(const Description &d)
       : table(CONCORD_SELECT(rowsTable)) {
     common(d);
-    rows = d.size("rows", 1);
+    rows = d.size("rows");
     cols = d.size("cols", 1);
     elementCount({rows, cols, members}, 8);
     const uint64_t es = uint64_t(sizeOf(type));

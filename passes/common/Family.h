@@ -28,6 +28,8 @@ namespace concord {
 /// Marks a member until its buffers have the sizes that they need at most:
 /// comm-plan-workspace leaves it alone.
 inline constexpr llvm::StringLiteral kSizesPending = "comm.sizes_pending";
+/// Asks for a member to be lowered as soon as its buffers have their sizes.
+inline constexpr llvm::StringLiteral kToLower = "comm.to_lower";
 /// The bounded dimensions, [name, least, greatest] each; on members.
 inline constexpr llvm::StringLiteral kDims = "comm.dims";
 /// On a buffer: bytes that it has at most.

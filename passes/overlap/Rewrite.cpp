@@ -8,6 +8,7 @@
 #include "overlap/Rewrite.h"
 
 #include "common/Explain.h"
+#include "common/Family.h"
 #include "common/PlanBuilder.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -166,6 +167,11 @@ unsigned splitLargeCollectives(ModuleOp module, const CostModel &cost,
   // latencies, so that splitting costs at most a twentieth.
   constexpr double kLatencies = 20;
   constexpr int64_t kMostPieces = 16;
+  // Pieces that are right for one size are not for another.
+  if (module->hasAttr(kDims)) {
+    explain(module, module.getLoc(), pass, "keep-whole", "bounded-sizes");
+    return 0;
+  }
   llvm::StringMap<int64_t> priorities;
   for (auto domain : module.getOps<comm::DomainOp>())
     priorities[domain.getSymName()] =

@@ -305,9 +305,9 @@ bool Simplifier::gatherThenSlice(Issue issue) {
   if (auto block = fixedBlock(*slice, *size, rankValues);
       block && block->first == dim) {
     auto wanted = static_cast<double>(tensorBytes(in));
-    if (seconds(CollectiveKind::broadcast, wanted, issue) >=
-        seconds(CollectiveKind::all_gather,
-                static_cast<double>(tensorBytes(out)), issue))
+    if (choices(seconds(CollectiveKind::broadcast, wanted, issue) >=
+                seconds(CollectiveKind::all_gather,
+                        static_cast<double>(tensorBytes(out)), issue)))
       return refuse(issue, "keep-all_gather", "cost");
     if (StringRef why = whyNotAll(issue); !why.empty())
       return refuse(issue, "keep-all_gather", why);
@@ -389,9 +389,9 @@ bool Simplifier::gatherScattered(Issue issue) {
       }))
     return refuse(*inner, action, "part-used");
   auto bytes = static_cast<double>(wholeBytes(issue));
-  if (seconds(CollectiveKind::all_reduce, bytes, issue) >
-      seconds(CollectiveKind::reduce_scatter, bytes, issue) +
-          seconds(CollectiveKind::all_gather, bytes, issue))
+  if (choices(seconds(CollectiveKind::all_reduce, bytes, issue) >
+              seconds(CollectiveKind::reduce_scatter, bytes, issue) +
+                  seconds(CollectiveKind::all_gather, bytes, issue)))
     return refuse(*inner, action, "cost");
   if (!fences.areNear(inner->op, issue.op))
     return refuse(*inner, action, "fence");
@@ -426,6 +426,9 @@ bool Simplifier::narrowReduction(Issue issue) {
   if (less >= bytes || !size || *size < 2)
     return false;
   StringRef action = "keep-all_reduce";
+  // What divides at some sizes may not at others.
+  if (choices.bounded())
+    return refuse(issue, action, "bounded-sizes");
   double before = seconds(CollectiveKind::all_reduce, bytes, issue);
   double after = seconds(CollectiveKind::reduce_scatter, bytes, issue) +
                  seconds(CollectiveKind::all_gather, less, issue);

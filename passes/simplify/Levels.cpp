@@ -123,7 +123,7 @@ bool Simplifier::joinLevels(Issue issue) {
   double two = seconds(CollectiveKind::all_reduce, bytes, *inner) +
                seconds(CollectiveKind::all_reduce, bytes, issue);
   // As long is good enough: there is one less to issue.
-  if (one > 1.001 * two)
+  if (choices(one > 1.001 * two))
     return refuse(issue, action, "cost");
   if (!fences.areNear(inner->op, issue.op))
     return refuse(issue, action, "fence");
@@ -183,6 +183,9 @@ bool Simplifier::splitLevels(Issue issue) {
   if (members < 2 || hosts < 2)
     return false;
   StringRef action = "keep-all_reduce";
+  // What divides at some sizes may not at others.
+  if (choices.bounded())
+    return refuse(issue, action, "bounded-sizes");
   ReductionKind reduction = issue.op.getCollectiveReduction();
   RankedTensorType type = issue.type();
   auto bytes = static_cast<double>(tensorBytes(type));

@@ -8,6 +8,7 @@
 #ifndef CONCORD_PASSES_SIMPLIFY_SIMPLIFIER_H
 #define CONCORD_PASSES_SIMPLIFY_SIMPLIFIER_H
 
+#include "common/Choices.h"
 #include "common/CommCost.h"
 #include "common/Fences.h"
 #include "common/Issues.h"
@@ -29,7 +30,7 @@ struct SimplifyOptions {
 class Simplifier {
 public:
   Simplifier(mlir::ModuleOp module, mlir::func::FuncOp function,
-             const SimplifyOptions &options, CommCost &cost);
+             const SimplifyOptions &options, CommCost &cost, Choices &choices);
   void run();
 
   /// Collectives that went away, and rewrites done.
@@ -93,6 +94,7 @@ private:
   mlir::func::FuncOp function;
   SimplifyOptions options;
   CommCost &cost;
+  Choices &choices;
   int64_t world;
   bool foreign;  ///< the module came from HLO
   bool explains; ///< somebody reads the reasons

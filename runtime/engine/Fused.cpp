@@ -239,23 +239,28 @@ Progress work(Op &op) {
 
 std::unique_ptr<Fused> concord::rt::makeFused(const concord_kernel *kernel) {
   auto fused = std::make_unique<Fused>();
-  fused->kernel = kernel;
-  fused->info.struct_size = sizeof fused->info;
-  if (!concord_kernel_fused ||
-      concord_kernel_fused(kernel, &fused->info) != CONCORD_OK)
-    raise(CONCORD_ERROR_KERNEL, "the kernel is not one with a collective");
-  size_t n = fused->info.num_operands;
-  fused->pointers.assign(n + 1, nullptr);
-  fused->bounce.assign(n, nullptr);
-  fused->foreign.assign(n, nullptr);
-  fused->members.resize(n);
-  fused->peers.assign(n, nullptr);
-  for (uint32_t i = 0; i < n; ++i)
-    if (seenByOthers(fused->info, i)) {
-      fused->members[i].assign(fused->info.members, nullptr);
-      fused->peers[i] = fused->members[i].data();
-    }
+  fitFused(*fused, kernel);
   return fused;
+}
+
+void concord::rt::fitFused(Fused &f, const concord_kernel *kernel) {
+  f.kernel = kernel;
+  f.info = {};
+  f.info.struct_size = sizeof f.info;
+  if (!concord_kernel_fused ||
+      concord_kernel_fused(kernel, &f.info) != CONCORD_OK)
+    raise(CONCORD_ERROR_KERNEL, "the kernel is not one with a collective");
+  size_t n = f.info.num_operands;
+  f.pointers.assign(n + 1, nullptr);
+  f.bounce.resize(n, nullptr);
+  f.foreign.assign(n, nullptr);
+  f.members.resize(n);
+  f.peers.assign(n, nullptr);
+  for (uint32_t i = 0; i < n; ++i)
+    if (seenByOthers(f.info, i)) {
+      f.members[i].assign(f.info.members, nullptr);
+      f.peers[i] = f.members[i].data();
+    }
 }
 
 int32_t concord::rt::prepareFused(Op &op, Comm &comm, Fused &f,
@@ -285,7 +290,9 @@ int32_t concord::rt::prepareFused(Op &op, Comm &comm, Fused &f,
                 "%d",
                 name, comm.name.c_str(), info.members, comm.size);
   bool scratch = info.workspace_bytes != 0;
-  if (numBuffers != info.num_operands + scratch)
+  // Where other sizes need a workspace there is one.
+  if (numBuffers != info.num_operands + scratch &&
+      numBuffers != info.num_operands + 1)
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "fused %s on '%s': %u buffers given, %u needed", name,
                 comm.name.c_str(), numBuffers, info.num_operands + scratch);
@@ -313,11 +320,13 @@ int32_t concord::rt::prepareFused(Op &op, Comm &comm, Fused &f,
         !comm.context->stageAlways)
       continue;
     // Made at the first issue that needs it, not in every step.
-    if (!f.bounce[i] && !(f.bounce[i] = comm.context->heap.allocate(bytes, 64)))
+    const uint64_t room =
+        i < f.most.size() ? std::max(f.most[i], bytes) : bytes;
+    if (!f.bounce[i] && !(f.bounce[i] = comm.context->heap.allocate(room, 64)))
       return fail(CONCORD_ERROR_OUT_OF_MEMORY,
                   "fused %s on '%s': the heap has no room for %llu bytes that "
                   "stand in for a buffer outside it",
-                  name, comm.name.c_str(), (unsigned long long)bytes);
+                  name, comm.name.c_str(), (unsigned long long)room);
     f.foreign[i] = b.base;
     f.pointers[i] = f.bounce[i];
   }

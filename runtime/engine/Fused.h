@@ -32,6 +32,9 @@ struct Fused {
   /// Heap memory that stands in for an operand outside the heap which members
   /// touch, and the caller's own.
   std::vector<void *> bounce, foreign;
+  /// Bytes of each operand at the most, where its kernel changes with the sizes
+  /// of the program; empty: those of the kernel.
+  std::vector<uint64_t> most;
 
   // Progress of the operation in flight.
   uint64_t entered = 0;  ///< members whose operands are known
@@ -51,6 +54,9 @@ struct Fused {
 
 /// Ask the kernel what it is. Throws Error when it is not fused.
 std::unique_ptr<Fused> makeFused(const concord_kernel *kernel);
+/// Goes on with the kernel of other sizes: as many operands, of the same group.
+/// Not while the operation is in flight. Throws Error.
+void fitFused(Fused &fused, const concord_kernel *kernel);
 /// Check and take the operands, workspace last, and fill `op`; as `prepare`.
 int32_t prepareFused(Op &op, Comm &comm, Fused &fused,
                      const concord_buffer *buffers, uint32_t numBuffers);

@@ -33,6 +33,58 @@ __attribute__((weak)) int32_t concord_kernel_create(const char *,
 __attribute__((weak)) const char *concord_kernel_last_error(void);
 }
 
+bool concord::rt::isSized(const concord_program &program, const Site &site) {
+  return !program.dims.empty() &&
+         site.issue->fused.find('{') != std::string::npos;
+}
+
+concord_kernel *concord::rt::makeFusedKernel(concord_program &program,
+                                             const Site &site,
+                                             const std::string &text) {
+  const plan::Issue &issue = *site.issue;
+  if (!concord_kernel_create)
+    raise(CONCORD_ERROR_NOT_SUPPORTED,
+          "%s needs kernels, this library has none", program.path.c_str());
+  concord_kernel *kernel = nullptr;
+  if (concord_kernel_create(text.c_str(), &kernel, nullptr) != CONCORD_OK)
+    raise(CONCORD_ERROR_KERNEL, "%s: site %u (%s), kernel %s: %s",
+          program.path.c_str(), site.op.request.site, issue.location.c_str(),
+          text.c_str(), concord_kernel_last_error());
+  return kernel;
+}
+
+void concord::rt::fuseSite(concord_program &program, Site &site,
+                           const concord_kernel *kernel) {
+  const plan::Issue &issue = *site.issue;
+  const bool sized = isSized(program, site);
+  if (!site.fused) {
+    site.fused = makeFused(kernel);
+    if (sized)
+      for (const plan::Buffer &buffer : issue.buffers)
+        site.fused->most.push_back(buffer.outer * buffer.innerBytes);
+  } else {
+    fitFused(*site.fused, kernel);
+  }
+  const concord_fused_info &info = site.fused->info;
+  bool scratch = info.workspace_bytes != 0;
+  // The compiler planned for these; another library's kernel may differ. With
+  // bounded sizes the plan has the maximum.
+  bool same = Kind(info.kind) == issue.kind &&
+              Reduction(info.reduction) == issue.reduction &&
+              DType(info.dtype) == issue.dtype &&
+              (sized ? info.count <= issue.count : info.count == issue.count) &&
+              (issue.buffers.size() == info.num_operands + scratch ||
+               issue.buffers.size() == info.num_operands + 1);
+  if (same && scratch)
+    same = issue.buffers.back().innerBytes >= info.workspace_bytes;
+  if (!same)
+    raise(CONCORD_ERROR_KERNEL,
+          "%s: site %u (%s): the plan does not fit the kernel '%s'; compile "
+          "again with the comm-opt of this library",
+          program.path.c_str(), site.op.request.site, issue.location.c_str(),
+          issue.fused.c_str());
+}
+
 static void prepareFusedSite(concord_program &program, Site &site) {
   const plan::Issue &issue = *site.issue;
   if (site.comm->span)
@@ -42,31 +94,10 @@ static void prepareFusedSite(concord_program &program, Site &site) {
           "--comm-pipeline=\"fuse=false\", or keep the group within a host",
           program.path.c_str(), program.sites.size() - 1,
           issue.location.c_str(), site.comm->name.c_str());
-  if (!concord_kernel_create)
-    raise(CONCORD_ERROR_NOT_SUPPORTED,
-          "%s needs kernels, this library has none", program.path.c_str());
-  if (concord_kernel_create(issue.fused.c_str(), &site.kernel, nullptr) !=
-      CONCORD_OK)
-    raise(CONCORD_ERROR_KERNEL, "%s: site %zu (%s), kernel %s: %s",
-          program.path.c_str(), program.sites.size() - 1,
-          issue.location.c_str(), issue.fused.c_str(),
-          concord_kernel_last_error());
-  site.fused = makeFused(site.kernel);
-  const concord_fused_info &info = site.fused->info;
-  bool scratch = info.workspace_bytes != 0;
-  // The compiler planned for these; another library's kernel may differ.
-  bool same = Kind(info.kind) == issue.kind &&
-              Reduction(info.reduction) == issue.reduction &&
-              DType(info.dtype) == issue.dtype && info.count == issue.count &&
-              issue.buffers.size() == info.num_operands + scratch;
-  if (same && scratch)
-    same = issue.buffers.back().innerBytes >= info.workspace_bytes;
-  if (!same)
-    raise(CONCORD_ERROR_KERNEL,
-          "%s: site %zu (%s): the plan does not fit the kernel '%s'; compile "
-          "again with the comm-opt of this library",
-          program.path.c_str(), program.sites.size() - 1,
-          issue.location.c_str(), issue.fused.c_str());
+  if (isSized(program, site))
+    return;
+  site.kernel = makeFusedKernel(program, site, issue.fused);
+  fuseSite(program, site, site.kernel);
 }
 
 void concord::rt::prepareSites(concord_program &program) {
@@ -114,10 +145,11 @@ void concord::rt::prepareSites(concord_program &program) {
       program.comms.push_back(site.comm);
     }
 
+    OpRequest &r = site.op.request;
+    r.site = uint32_t(program.sites.size() - 1);
     if (!issue.fused.empty())
       prepareFusedSite(program, site);
 
-    OpRequest &r = site.op.request;
     uint64_t element = dtypeSize(issue.dtype);
     r.kind = issue.kind;
     r.reduction = issue.reduction;
@@ -126,7 +158,6 @@ void concord::rt::prepareSites(concord_program &program) {
     r.chunk = issue.count * element;
     r.pairs = issue.pairs.data();
     r.numPairs = uint32_t(issue.pairs.size());
-    r.site = uint32_t(program.sites.size() - 1);
     r.location = issue.location.c_str();
     if (issue.kind == Kind::RoundDecision) {
       r.dtype = DType::U64;

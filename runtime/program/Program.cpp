@@ -519,9 +519,9 @@ static void makeProgram(concord_program &program, json meta, uint32_t index,
   program.sizes.resize(program.sizeExtents.size());
   for (const BoundedDim &dim : program.dims)
     program.wantedSizes.push_back(dim.max);
+  prepareSites(program);
   prepareProgram(program);
   prefaultCode(program.path);
-  prepareSites(program);
 }
 
 /// What generated code is given in every step.
@@ -634,10 +634,8 @@ void concord::rt::dropProgram(concord_program *program) {
   for (concord_kernel *kernel : program->fixedKernels)
     if (kernel)
       concord_kernel_destroy(kernel);
-  for (const SizedKernels &set : program->sizedKernels)
-    for (concord_kernel *kernel : set.kernels)
-      if (kernel)
-        concord_kernel_destroy(kernel);
+  for (SizedKernels &set : program->sizedKernels)
+    dropKernels(set);
   for (Site &site : program->sites) {
     if (site.fused)
       for (void *block : site.fused->bounce)

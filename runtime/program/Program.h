@@ -47,6 +47,8 @@ struct SizedKernels {
   std::vector<int64_t> dims;
   std::vector<concord_kernel *>
       kernels; ///< those that depend on sizes, else null
+  /// Of each site; null where it is not fused, or with one for all sizes.
+  std::vector<concord_kernel *> fused;
 };
 
 /// One site of the plan, ready to be issued.
@@ -55,8 +57,8 @@ struct Site {
   Comm *comm = nullptr; ///< null for a group
   Op op;
   bool takesPart = true;
-  std::unique_ptr<Fused> fused; ///< when it is one with a kernel
-  concord_kernel *kernel = nullptr;
+  std::unique_ptr<Fused> fused;     ///< when it is one with a kernel
+  concord_kernel *kernel = nullptr; ///< its own: one for all sizes
   std::vector<uint64_t> sendBytes, receiveBytes;
   uint64_t decision = 0; ///< of a round, where code gives no buffer
 };
@@ -125,6 +127,7 @@ void prepareProgram(concord_program &program);
 /// Kernels of `line`, checked against what was planned for. Throws Error.
 concord_kernel *makeKernel(concord_program &program, size_t number,
                            const std::string &line);
+void dropKernels(SizedKernels &set);
 /// The program's own buffer for a state: large enough for both of its ends.
 void growStateBuffers(concord_program &program, uint32_t input,
                       uint32_t output);
@@ -142,8 +145,17 @@ int32_t waitSite(Context &context, uint32_t site);
 /// late step, such as waiting for long, must not fault there.
 void prefaultCode(const std::string &program);
 
-/// Make sites and communicators from the plan (Issue.cpp).
+/// Make sites and communicators from the plan (Issue.cpp). Those that are fused
+/// with a kernel of bounded sizes get it from fuseSite.
 void prepareSites(concord_program &program);
+/// The kernel of a fused site of `text`, and the site with it; both check it
+/// against the plan. Throw Error.
+concord_kernel *makeFusedKernel(concord_program &program, const Site &site,
+                                const std::string &text);
+void fuseSite(concord_program &program, Site &site,
+              const concord_kernel *kernel);
+/// Whether the kernel of a fused site depends on bounded dimensions.
+bool isSized(const concord_program &program, const Site &site);
 
 } // namespace concord::rt
 

@@ -143,6 +143,13 @@ static void resize(const concord_program &program, EntryInfo &entry,
   entry.bytes = bytes;
 }
 
+void concord::rt::dropKernels(SizedKernels &set) {
+  for (auto *list : {&set.kernels, &set.fused})
+    for (concord_kernel *kernel : *list)
+      if (kernel)
+        concord_kernel_destroy(kernel);
+}
+
 /// The kernels of the wanted sizes, from those kept or made.
 static void chooseKernels(concord_program &program) {
   auto &kept = program.sizedKernels;
@@ -152,37 +159,48 @@ static void chooseKernels(concord_program &program) {
   if (it != kept.end()) {
     std::rotate(kept.begin(), it, it + 1);
   } else {
-    SizedKernels set{program.wantedSizes, {}};
+    SizedKernels set{program.wantedSizes, {}, {}};
+    auto lineOf = [&](const char *what, size_t i, const std::string &text) {
+      auto line = instantiate(text, program.wantedSizes);
+      if (!line)
+        raise(CONCORD_ERROR_INVALID_ARGUMENT,
+              "%s: %s %zu (%s) cannot be made for these sizes",
+              program.path.c_str(), what, i, text.c_str());
+      return *line;
+    };
     try {
       for (size_t i = 0; i < program.kernelLines.size(); ++i) {
         concord_kernel *kernel = nullptr;
         if (!program.fixedKernels[i]) {
-          auto line = instantiate(program.kernelLines[i], program.wantedSizes);
-          if (!line)
-            raise(CONCORD_ERROR_INVALID_ARGUMENT,
-                  "%s: kernel %zu (%s) cannot be made for these sizes",
-                  program.path.c_str(), i, program.kernelLines[i].c_str());
-          kernel = makeKernel(program, i, *line);
+          kernel = makeKernel(program, i,
+                              lineOf("kernel", i, program.kernelLines[i]));
         }
         set.kernels.push_back(kernel);
       }
+      for (size_t i = 0; i < program.sites.size(); ++i) {
+        const Site &site = program.sites[i];
+        set.fused.push_back(
+            isSized(program, site)
+                ? makeFusedKernel(program, site,
+                                  lineOf("site", i, site.issue->fused))
+                : nullptr);
+      }
     } catch (...) {
-      for (concord_kernel *kernel : set.kernels)
-        if (kernel)
-          concord_kernel_destroy(kernel);
+      dropKernels(set);
       throw;
     }
     kept.push_front(std::move(set));
     if (kept.size() > kKeptSizes) {
-      for (concord_kernel *kernel : kept.back().kernels)
-        if (kernel)
-          concord_kernel_destroy(kernel);
+      dropKernels(kept.back());
       kept.pop_back();
     }
   }
   for (size_t i = 0; i < program.kernels.size(); ++i)
     program.kernels[i] = program.fixedKernels[i] ? program.fixedKernels[i]
                                                  : kept.front().kernels[i];
+  for (size_t i = 0; i < program.sites.size(); ++i)
+    if (concord_kernel *kernel = kept.front().fused[i])
+      fuseSite(program, program.sites[i], kernel);
 }
 
 /// The states' inputs take the shapes that their outputs had in the last step,

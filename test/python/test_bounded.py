@@ -34,7 +34,7 @@ CASES = {
         ("tp=1", "tp=2"), {"batch": (1, 3), "seq": (1, 32)},
         [(1, 1), (1, 13), (3, 1), (2, 7), (3, 32)]),
     "gpt2_tiny": (
-        ("tp=1",), {"seq": (1, 32)}, [(1,), (2,), (31,), (32,)]),
+        ("tp=1", "tp=2"), {"seq": (1, 32)}, [(1,), (2,), (31,), (32,)]),
     "llama_tiny": (
         ("tp=2",), {"batch": (1, 2), "seq": (1, 24)},
         [(1, 1), (2, 3), (1, 24), (2, 24)]),
@@ -354,3 +354,96 @@ def test_another_behaviour_within_the_bounds_is_refused():
     done = model_runs.tool("comm-opt", clamp, "--dim", "n=1..32", ok=False)
     assert "node 'first' (Slice)" in done.stderr
     model_runs.tool("comm-opt", clamp, "--dim", "n=8..32", "-o", os.devnull)
+
+
+def places_model(label, rows):
+    """x plus rows 0 to n-1 of a table, which are looked up by number."""
+    random = np.random.default_rng(7)
+    table = random.standard_normal((rows, 4)).astype(np.float32)
+    constants = [numpy_helper.from_array(np.array(v, np.int64), k) for k, v in
+                 {"zero": 0, "one": 1, "last": [-1]}.items()]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "one"], ["n"]),
+        helper.make_node("Range", ["zero", "n", "one"], ["r"]),
+        helper.make_node("Unsqueeze", ["r", "last"], ["at"], name="numbers"),
+        helper.make_node("GatherND", ["table", "at"], ["places"], name="look"),
+        helper.make_node("Add", ["x", "places"], ["y"], name="add")]
+    info = [helper.make_tensor_value_info(v, TensorProto.FLOAT, ["batch", "n", 4])
+            for v in "xy"]
+    return saved(small_model(nodes, info[:1], info[1:],
+                             [*constants, numpy_helper.from_array(table, "table")]),
+                 label)
+
+
+def test_a_table_that_is_looked_up_by_number():
+    """Sizes above the bounds are beyond the table, which is no error there."""
+    path = places_model("bounded.places", 32)
+    so = compiled(path, "tp=1", {"batch": (1, 4), "n": (1, 16)}, {},
+                  model_runs.scratch("bounded.places.so"))
+    for batch, n in [(1, 1), (4, 16), (2, 7)]:
+        x = {"x": np.random.RandomState(n).standard_normal(
+            (batch, n, 4)).astype(np.float32)}
+        close(concord.run(so, x), oracle.run_onnxruntime(path, x), f"{batch}, {n}")
+
+
+def test_members_of_several_dimensions_differ(tmp_path):
+    """The dimension whose table ends soon takes its sizes first, and no size is one of
+    another dimension, those that data parallelism multiplies neither."""
+    random = np.random.default_rng(3)
+    weights = [numpy_helper.from_array(random.standard_normal(s).astype(np.float32), n)
+               for n, s in (("table", (1, 32, 6)), ("w", (6, 100)))]
+    numbers = [numpy_helper.from_array(np.array([v], np.int64), k)
+               for k, v in (("zero", 0), ("one", 1), ("two", 2))]
+    nodes = [helper.make_node("Shape", ["x"], ["shape"]),
+             helper.make_node("Slice", ["shape", "one", "two"], ["seq"]),
+             helper.make_node("Slice", ["table", "zero", "seq", "one"], ["places"]),
+             helper.make_node("Add", ["x", "places"], ["sum"], name="add"),
+             helper.make_node("MatMul", ["sum", "w"], ["y"], name="wide"),
+             helper.make_node("MatMul", ["image", "w"], ["z"], name="image_wide")]
+
+    def info(name, shape):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    path = saved(small_model(
+        nodes, [info("x", ["batch", "seq", 6]), info("image", ["images", 6])],
+        [info("y", ["batch", "seq", 100]), info("z", ["images", 100])],
+        weights + numbers), "bounded.three")
+    for mesh in ("tp=2", "dp=2"):
+        text, so = tmp_path / "m.mlir", tmp_path / "m.so"
+        bounds = ["--dim=batch=1..64", "--dim=seq=1..32", "--dim=images=1..64"]
+        model_runs.tool("comm-opt", path, f"--mesh={mesh}", *bounds, "-o", text)
+        points = [tuple(map(int, found)) for found in re.findall(
+            r"comm\.point = array<i64: (\d+), (\d+), (\d+)>", text.read_text("utf-8"))]
+        assert len(points) >= 8
+        batch, seq, images = map(set, zip(*points))
+        assert not (batch & seq or batch & images or seq & images)
+        model_runs.tool("comm-opt", path, f"--mesh={mesh}", *bounds, "--emit=so", "-o", so)
+        x = {"x": random.standard_normal((2, 5, 6)).astype(np.float32),
+             "image": random.standard_normal((4, 6)).astype(np.float32)}
+        close(concord.run(str(so), x), oracle.run_onnxruntime(path, x), mesh)
+
+
+def test_a_node_that_only_some_sizes_have_is_named():
+    value = helper.make_tensor_value_info
+
+    def branch(nodes, name):
+        return helper.make_graph(nodes, name, [],
+                                 [value(name, TensorProto.FLOAT, None)])
+
+    many = [helper.make_node("Neg", ["x"], ["m"], name="negated"),
+            helper.make_node("Relu", ["m"], ["of_many"], name="of_many")]
+    few = [helper.make_node("Neg", ["x"], ["of_few"], name="negated")]
+    constants = [numpy_helper.from_array(np.array(v, np.int64), k)
+                 for k, v in (("zero", 0), ("eight", 8))]
+    path = saved(small_model(
+        [helper.make_node("Shape", ["x"], ["s"]),
+         helper.make_node("Gather", ["s", "zero"], ["n"]),
+         helper.make_node("Greater", ["n", "eight"], ["many"]),
+         helper.make_node("If", ["many"], ["y"], name="choice",
+                          then_branch=branch(many, "of_many"),
+                          else_branch=branch(few, "of_few"))],
+        [value("x", TensorProto.FLOAT, ["n", 4])],
+        [value("y", TensorProto.FLOAT, None)], constants), "bounded.choice")
+    done = model_runs.tool("comm-opt", path, "--dim", "n=1..32", ok=False)
+    assert "node 'choice/of_many' (Relu): behaves in another way at n=1" in done.stderr

@@ -19,6 +19,7 @@
 #include "Summary.h"
 #include "comm/Comm.h"
 #include "common/Artefact.h"
+#include "common/Choices.h"
 #include "common/Explain.h"
 #include "common/Family.h"
 #include "common/NodeBridge.h"
@@ -164,7 +165,9 @@ LogicalResult sayOfModel(Diagnostic &diagnostic) {
     // Readers of texts say the place themselves.
     if (!StringRef(part.str()).starts_with(file + ":")) {
       llvm::errs() << file << ": ";
-      if (StringRef node = nodeName(part.getLocation()); !node.empty())
+      // Some say the node themselves, for who reads them at a place in a text.
+      if (StringRef node = nodeName(part.getLocation());
+          !node.empty() && !StringRef(part.str()).starts_with("node '"))
         llvm::errs() << "node '" << node << "': ";
     }
     llvm::errs() << part.str() << "\n";
@@ -509,15 +512,23 @@ LogicalResult runBounded(MLIRContext &context, const CompileOptions &options,
             });
       if (failed(passes.run(module)))
         return failure();
-      // All members are split like the first one.
-      if (i == 0)
-        if (Attribute solutions = module->getAttr(partition::kSolutions))
+      if (i > 0)
+        continue;
+      // All members are split like the first one, and do what it decided.
+      for (StringRef name :
+           {StringRef(partition::kSolutions), StringRef(kChoices)})
+        if (Attribute attr = module->getAttr(name))
           for (ModuleOp other : members.modules)
-            other->setAttr(partition::kSolutions, solutions);
+            other->setAttr(name, attr);
+      for (ModuleOp other : llvm::drop_begin(members.modules))
+        other->setAttr(kFollows, UnitAttr::get(&context));
     }
-    for (ModuleOp module : members.modules)
+    for (ModuleOp module : members.modules) {
+      module->removeAttr(kChoices);
+      module->removeAttr(kFollows);
       if (getPhase(module) >= Phase::Partitioned)
         module->removeAttr(partition::kSolutions);
+    }
     return success();
   };
   for (auto [i, module] : llvm::enumerate(members.modules)) {
@@ -569,8 +580,11 @@ LogicalResult runBounded(MLIRContext &context, const CompileOptions &options,
     std::string error = writeFile(outputFile, plan::toJson(*plan) + "\n");
     return error.empty() ? success() : fail(error);
   }
-  if (!artefact)
+  if (!artefact && getPhase(members.modules[0]) != Phase::Lowered &&
+      !members.modules[0]->hasAttr(kToLower))
     return writeMembers(program);
+  for (ModuleOp module : members.modules)
+    module->removeAttr(kToLower);
   PassManager lowered(&context);
   PipelineOptions rest;
   rest.to = "lowered";
