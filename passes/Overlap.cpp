@@ -29,6 +29,9 @@
 #include "mlir/Transforms/RegionUtils.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <limits>
+#include <utility>
+
 namespace concord {
 #define GEN_PASS_DEF_COMMOVERLAP
 #include "Passes.h.inc"
@@ -538,7 +541,12 @@ static bool choose(schedule::Schedule &solution,
     solution.actions.push_back(
         {static_cast<Action::Kind>(kind), static_cast<uint32_t>(node)});
   }
-  return true;
+  // How much memory it may hold was asked for the first member.
+  double limit =
+      std::exchange(solution.limit, std::numeric_limits<double>::infinity());
+  bool fits = schedule::verify(problem, solution).empty();
+  solution.limit = limit;
+  return fits;
 }
 
 LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
