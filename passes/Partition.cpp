@@ -115,6 +115,11 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     // is better than what does.
     if (name == kMicroBatches)
       bound.problem.cost.latencySeconds = 1;
+    // At the least sizes latency may be all that a collective costs; and a
+    // reduction that stays whole is fused, at any size, with the norm behind
+    // it. One collective instead of two is worth a lot of elementwise work.
+    else if (getOperation()->hasAttr(kSizesPending))
+      bound.problem.cost.latencySeconds = 1e-4;
     if (auto refusal = sharding::checkMesh(bound.problem, name)) {
       Operation *op =
           refusal->op >= 0 ? bound.ops[refusal->op] : function.getOperation();

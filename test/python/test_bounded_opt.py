@@ -203,6 +203,44 @@ def test_products_are_fused_at_every_size():
         close(concord.run(so, x), oracle.run_onnxruntime(path, x), f"n={n}")
 
 
+def residual(hidden=256, inner=512):
+    """Two layers of products, residual and norm."""
+    values = np.random.RandomState(2)
+    nodes, weights, source = [], [], "x"
+    for i in range(2):
+        for name, shape in ((f"a{i}", (hidden, inner)), (f"b{i}", (inner, hidden)),
+                            (f"g{i}", (hidden,)), (f"c{i}", (hidden,))):
+            weights.append(numpy_helper.from_array(
+                values.standard_normal(shape).astype(np.float32) / 16, name))
+        nodes += [helper.make_node("MatMul", [source, f"a{i}"], [f"h{i}"]),
+                  helper.make_node("Relu", [f"h{i}"], [f"r{i}"]),
+                  helper.make_node("MatMul", [f"r{i}", f"b{i}"], [f"p{i}"]),
+                  helper.make_node("Add", [f"p{i}", source], [f"s{i}"]),
+                  helper.make_node("LayerNormalization", [f"s{i}", f"g{i}", f"c{i}"],
+                                   [f"y{i}"])]
+        source = f"y{i}"
+
+    def info(name):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", hidden])
+
+    return small_model(nodes, [info("x")], [info(source)], weights)
+
+
+def test_reductions_stay_whole():
+    """Where the tokens do not divide, a reduction inside of rows would need a gather;
+    it is one with residual and norm instead, whatever the size."""
+    path = saved(residual(), "bounded.residual")
+    bounds = ("--dim=n=1..1024",)
+    taken = issues(path, bounds)
+    assert [(kind, fused) for kind, _, fused in taken] == [
+        ("all_reduce", "fused_reduce")] * 2
+    so = model_runs.scratch("bounded.residual.so")
+    model_runs.tool("comm-opt", path, "--tp", 2, *bounds, "--emit=so", "-o", so)
+    for n in (1024, 1, 333, 2):
+        x = {"x": np.random.RandomState(n).standard_normal((n, 256)).astype(np.float32)}
+        close(concord.run(so, x), oracle.run_onnxruntime(path, x), f"n={n}")
+
+
 def test_joined_at_every_size():
     path = saved(branches(), "bounded.branches")
     bounds = ("--dim=n=1..48",)
