@@ -57,6 +57,12 @@ uint32_t ProgramForm::transfer(uint32_t domain, uint32_t stream,
   items[at].transferBegin = uint32_t(transfers.size());
   items[at].transferCount = uint32_t(list.size());
   transfers.insert(transfers.end(), list.begin(), list.end());
+  // By rank, so that each finds its own.
+  std::stable_sort(transfers.end() - std::ptrdiff_t(list.size()),
+                   transfers.end(),
+                   [](const ItemTransfer &a, const ItemTransfer &b) {
+                     return a.self() < b.self();
+                   });
   return at;
 }
 

@@ -131,11 +131,14 @@ void Expansion::visit(Rank rank, const ProgramForm &p, const Item &item,
       f(node, item.signature);
     return;
   }
-  case Item::Kind::Transfer:
-    for (uint32_t k = 0; k < item.transferCount; ++k) {
-      const ItemTransfer &t = p.transfers[item.transferBegin + k];
-      if (t.self() != rank)
-        continue;
+  case Item::Kind::Transfer: {
+    auto begin = p.transfers.begin() + std::ptrdiff_t(item.transferBegin);
+    auto end = begin + std::ptrdiff_t(item.transferCount);
+    for (auto at = std::lower_bound(
+             begin, end, rank,
+             [](const ItemTransfer &t, Rank r) { return t.self() < r; });
+         at != end && at->self() == rank; ++at) {
+      const ItemTransfer &t = *at;
       uint64_t key =
           (uint64_t(item.domain) * problem.world + uint64_t(t.source)) *
               problem.world +
@@ -145,6 +148,7 @@ void Expansion::visit(Rank rank, const ProgramForm &p, const Item &item,
         f(it->second, t.signature);
     }
     return;
+  }
   default:
     return;
   }

@@ -63,10 +63,12 @@ struct Item {
   uint32_t domain = 0;      ///< index into OrderProblem::domains
   uint32_t stream = 0;
   uint64_t signature = 0; ///< hash of everything that must agree on members
-  uint32_t waitBegin = 0, waitCount = 0;         ///< in ProgramForm::waits
-  uint32_t transferBegin = 0, transferCount = 0; ///< in ProgramForm::transfers
-  uint32_t location = kNone;                     ///< in OrderProblem::locations
-  uint32_t name = kNone;                         ///< in OrderProblem::names
+  uint32_t waitBegin = 0, waitCount = 0; ///< in ProgramForm::waits
+  /// In ProgramForm::transfers, by the rank that takes part
+  /// (ProgramForm::transfer()).
+  uint32_t transferBegin = 0, transferCount = 0;
+  uint32_t location = kNone; ///< in OrderProblem::locations
+  uint32_t name = kNone;     ///< in OrderProblem::names
 };
 
 /// What a set of ranks runs.
