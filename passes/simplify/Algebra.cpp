@@ -213,7 +213,7 @@ bool Simplifier::foldConstant(Issue issue) {
 static void leavesOf(Value value, SmallVectorImpl<Operation *> &leaves,
                      unsigned depth = 0) {
   for (Operation *user : value.getUsers()) {
-    if (depth < 8 && isReshape(user))
+    if (depth < 8 && isReshape(user) && !user->use_empty())
       leavesOf(user->getResult(0), leaves, depth + 1);
     else
       leaves.push_back(user);

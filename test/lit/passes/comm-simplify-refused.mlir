@@ -237,4 +237,18 @@ module attributes {comm.world = 4 : i64, comm.mesh = [["dp", 2], ["tp", 2]]} {
     %g = comm.all_gather @tp dim(0) ins(%x : tensor<2x0xi8>) outs(%e : tensor<4x0xi8>) -> tensor<4x0xi8>
     return %g : tensor<4x0xi8>
   }
+
+  // A reshape that nobody uses is a use all the same.
+  // KEPT-LABEL: func.func @dead_reshape
+  // KEPT: comm.all_reduce
+  func.func @dead_reshape(%x: tensor<6x2xf32> {comm.sharding = []}) -> tensor<3x2xf32> {
+    %c3 = arith.constant 3 : index
+    %e = tensor.empty() : tensor<6x2xf32>
+    %s = comm.all_reduce @tp sum ins(%x : tensor<6x2xf32>) outs(%e : tensor<6x2xf32>) -> tensor<6x2xf32>
+    %d = tensor.collapse_shape %s [[0, 1]] : tensor<6x2xf32> into tensor<12xf32>
+    %r = comm.rank @tp
+    %o = arith.muli %r, %c3 : index
+    %y = tensor.extract_slice %s[%o, 0] [3, 2] [1, 1] : tensor<6x2xf32> to tensor<3x2xf32>
+    return %y : tensor<3x2xf32>
+  }
 }
