@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import comm_programs
+import comm_statements
 import model_runs as runs
 
 pytestmark = pytest.mark.skipif(
@@ -101,7 +102,7 @@ def run(seed, folder):
     try:
         program = program_of(seed)
         program.expected()
-    except comm_programs.Inexact:
+    except comm_statements.Inexact:
         return False
     check(program, passes_of(seed, hosts), folder)
     return True
