@@ -784,8 +784,7 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     // What is not proven gets no certificate; comm-verify-order says why.
     if (certificate->valid) {
       SmallVector<StringRef> assumes = {!plan.rounds.empty() ? "gate=hold"
-                                                             : "gate=check",
-                                        "one issue thread per rank"};
+                                                             : "gate=check"};
       for (const std::string &text : certificate->assumes)
         if (!llvm::is_contained(assumes, StringRef(text)))
           assumes.push_back(text);

@@ -16,7 +16,7 @@
 // CHECK: comm.all_reduce @a {{.*}} {site = 3 : i64}
 // CHECK-NOT: comm.order @stale
 // CHECK: comm.order @main [0, 1, 2, 3]
-// CHECK-NEXT: comm.certificate version(1) by("order") digest("{{[0-9a-f]+}}") assumes(["gate=check"
+// CHECK-NEXT: comm.certificate version(1) by("order") digest("{{[0-9a-f]+}}") assumes(["gate=check", "K>=1", "one-device-per-process", "one-issue-thread-per-rank", "samecomm=serial", "uniform-trip-counts"])
 // CHECK-NOT: comm.order
 module attributes {comm.world = 2 : i64} {
   comm.domain @a groups([[0, 1]])
@@ -40,7 +40,7 @@ module attributes {comm.world = 2 : i64} {
 
 // CHECK: comm.order @serve [0]
 // CHECK: comm.order @place [0]
-// CHECK: assumes(["gate=hold"
+// CHECK: assumes(["gate=hold", "K>=1", "one-device-per-process", "order=launch", "samecomm=serial"])
 module attributes {comm.world = 2 : i64} {
   comm.domain @a groups([[0, 1]])
   comm.domain @b groups([[0, 1]])
