@@ -223,7 +223,8 @@ public:
     case kBare:
       if (!bare)
         bare = std::make_unique<BareLoops>(flagsFile, capacity, worldMe,
-                                           worldRanks, rotate);
+                                           worldRanks, rotate,
+                                           memory != kSymmetric);
       return {bare->run(call, BareWay(a[0]), a[1])};
     case kIssuePath:
       return issuePath(call, a[0]);

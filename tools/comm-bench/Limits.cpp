@@ -12,7 +12,9 @@
 
 #include "Limits.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <stdexcept>
 #include <sys/mman.h>
 #include <thread>
@@ -29,7 +31,9 @@ const char *const concord::bench::kBareWayNames[kNumBareWays] = {
     "in place, past the caches",
     "in place, past the caches by blocks",
     "own output, in place",
-    "own output, in place, past the caches"};
+    "own output, in place, past the caches",
+    "staged",
+    "staged, past the caches"};
 
 bool concord::bench::hasLimit(int32_t kind) {
   return kind >= kAllReduce && kind <= kBroadcast;
@@ -108,7 +112,7 @@ template <int L, int S>
 [[gnu::always_inline]] inline void moveAs(const Move &m, int way) {
   if (way == kBareBlocks)
     moveBlocks<L>(m);
-  else if (way == kBarePast || way == kBareOwnPast)
+  else if (way == kBarePast || way == kBareOwnPast || way == kBareStagedPast)
     moveLines<L, S, true>(m);
   else
     moveLines<L, S, false>(m);
@@ -216,15 +220,20 @@ uint64_t concord::bench::limitBytes(int ranks, uint64_t capacity) {
   return kAreaMost + 2 * uint64_t(ranks) * areaBytes(capacity);
 }
 
-char *BareLoops::input(int rank) const {
+char *BareLoops::shared(int rank, bool out) const {
   static_assert(sizeof(Area) <= uint64_t(8) << 20);
-  return base + (uint64_t(8) << 20) + 2 * uint64_t(rank) * areaBytes(capacity);
+  return base + (uint64_t(8) << 20) +
+         (2 * uint64_t(rank) + out) * areaBytes(capacity);
+}
+char *BareLoops::input(int rank) const {
+  return foreign[0] ? foreign[0] : shared(rank, false);
 }
 char *BareLoops::output(int rank) const {
-  return input(rank) + areaBytes(capacity);
+  return foreign[1] ? foreign[1] : shared(rank, true);
 }
 
-BareLoops::BareLoops(int fd, uint64_t capacity, int me, int ranks, bool rotate)
+BareLoops::BareLoops(int fd, uint64_t capacity, int me, int ranks, bool rotate,
+                     bool isForeign)
     : capacity(capacity), me(me), ranks(ranks),
       workers(std::min(ranks, int(std::thread::hardware_concurrency()))),
       rotate(rotate) {
@@ -240,12 +249,25 @@ BareLoops::BareLoops(int fd, uint64_t capacity, int me, int ranks, bool rotate)
              off_t(kLimitsAt)) == MAP_FAILED)
     throw std::runtime_error("the buffers of the bare loops cannot be mapped");
   uint64_t own = 2 * areaBytes(capacity);
-  makeHuge(input(me), own);
+  makeHuge(shared(me, false), own);
   // A number in every type, and not the same page of zeros for all.
-  std::memset(input(me), 0x3c, own);
+  std::memset(shared(me, false), 0x3c, own);
+  if (!isForeign)
+    return;
+  for (char *&operand : foreign) {
+    // As the operations' own: of malloc, in whatever pages that gives.
+    operand = static_cast<char *>(std::aligned_alloc(4096, areaBytes(capacity)));
+    if (!operand)
+      throw std::runtime_error("no memory for the operands of the bare loops");
+    std::memset(operand, 0x3c, areaBytes(capacity));
+  }
 }
 
-BareLoops::~BareLoops() { ::munmap(mapping, mapped); }
+BareLoops::~BareLoops() {
+  for (char *operand : foreign)
+    std::free(operand);
+  ::munmap(mapping, mapped);
+}
 
 void BareLoops::meet(bool done, uint64_t value) {
   Area::Word *words = done ? area().done : area().ready;
@@ -400,20 +422,115 @@ void BareLoops::inPlace(const Call &call, uint64_t chunk, uint64_t at,
   claim(area().ready[me].value);
 }
 
+/// Segment by segment: what others need to memory that all share, a flag, the
+/// work there, a flag, and back what others have left. Every rank has a core.
+void BareLoops::staged(const Call &call, uint64_t chunk, uint64_t at,
+                       BareWay way) {
+  // As long as the runtime's; shorter ones take no less, but more flags.
+  constexpr uint64_t kSegment = uint64_t(512) << 10;
+  const uint64_t p = uint64_t(ranks), own = uint64_t(me);
+  const bool past = way == kBareStagedPast;
+  auto copy = [&](char *to, const char *from, uint64_t bytes) {
+    Move m;
+    m.loads = m.stores = 1;
+    m.from[0] = from;
+    m.to[0] = to;
+    m.bytes = bytes;
+    move(m, way);
+  };
+  auto flag = [&] {
+    if (past)
+      drainStores();
+    meet(false, ++counter);
+  };
+  const uint64_t chunks = wideInput(call.kind) ? p : 1;
+  const uint64_t part = std::min(chunk, kSegment / chunks / kLine * kLine);
+  for (uint64_t from = 0; from < chunk; from += part) {
+    const uint64_t n = std::min(part, chunk - from);
+    const uint64_t first = n / kLine * own / p * kLine;
+    const uint64_t last = n / kLine * (own + 1) / p * kLine;
+    char *in = input(me) + at + from, *out = output(me) + at + from;
+    char *inStage = shared(me, false), *outStage = shared(me, true);
+    switch (call.kind) {
+    case kAllReduce:
+      copy(inStage, in, first);
+      copy(inStage + last, in + last, n - last);
+      break;
+    case kReduceScatter:
+    case kAllToAll:
+      for (uint64_t c = 0; c < p; ++c)
+        if (c != own)
+          copy(inStage + c * part, in + c * chunk, n);
+      break;
+    case kAllGather:
+      copy(inStage, in, n);
+      break;
+    default:
+      if (me == call.root)
+        copy(inStage, in, n);
+    }
+    flag();
+    Move m;
+    m.loads = ranks;
+    switch (call.kind) {
+    case kAllReduce:
+      m.bytes = last - first;
+      m.stores = ranks;
+      for (int r = 0; r < ranks; ++r) {
+        m.from[r] = (r == me ? in : shared(r, false)) + first;
+        m.to[r] = (r == me ? out : shared(r, true)) + first;
+      }
+      move(m, way);
+      break;
+    case kReduceScatter:
+      m.bytes = n;
+      m.stores = 1;
+      for (uint64_t r = 0; r < p; ++r)
+        m.from[r] = r == own ? in + own * chunk
+                             : shared(int(r), false) + own * part;
+      m.to[0] = out;
+      move(m, way);
+      break;
+    case kAllGather:
+    case kAllToAll:
+      for (uint64_t r = 0; r < p; ++r) {
+        uint64_t skip = call.kind == kAllToAll ? own : 0;
+        copy(out + r * chunk,
+             r == own ? in + skip * chunk : shared(int(r), false) + skip * part,
+             n);
+      }
+      break;
+    default:
+      copy(out, me == call.root ? in : shared(call.root, false), n);
+    }
+    flag();
+    if (call.kind == kAllReduce) {
+      copy(out, outStage, first);
+      copy(out + last, outStage + last, n - last);
+    }
+  }
+  if (past)
+    drainStores();
+}
+
 double BareLoops::run(const Call &call, BareWay way, uint64_t iterations) {
   uint64_t chunk = call.count * typeSize(call.type);
   bool wide = wideInput(call.kind) || wideOutput(call.kind);
   uint64_t p = uint64_t(ranks), whole = wide ? chunk * p : chunk;
   bool fits = wideInput(call.kind) && ranks != 2 ? whole <= Area::kPayload
                                                  : chunk <= Area::kPayload;
+  const bool isStaged = way >= kBareStaged;
   if (me >= workers || !hasLimit(call.kind) || ranks < 2 ||
+      (way != kBareSlots && isStaged != (foreign[0] != nullptr)) ||
+      (isStaged && workers < ranks) ||
       (way == kBareSlots
            ? workers < ranks || !fits || call.type != kF32
            : chunk % kLine != 0 || chunk / kLine < uint64_t(workers)) ||
       (way == kBareBlocks && (ranks < 3 || chunk < 4096)) ||
       // The others write but their own output anyway.
-      (way >= kBareOwn && (workers < ranks || call.kind == kReduceScatter ||
-                           call.kind == kAllToAll)))
+      (way >= kBareOwn && !isStaged &&
+       (workers < ranks || call.kind == kReduceScatter ||
+        call.kind == kAllToAll)))
     return 0;
   if (!present) {
     // What the others have made present, this rank's tables have yet to show.
@@ -438,6 +555,8 @@ double BareLoops::run(const Call &call, BareWay way, uint64_t iterations) {
     turn = (turn + 1) % slots;
     if (way == kBareSlots)
       throughSlots(call, chunk, turn * pitch);
+    else if (isStaged)
+      staged(call, chunk, turn * pitch, way);
     else
       inPlace(call, chunk, turn * pitch, way);
   };

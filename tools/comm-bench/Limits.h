@@ -28,6 +28,8 @@ enum BareWay : uint32_t {
   kBareBlocks,  ///< as kBarePast, a block in the L1 cache at a time
   kBareOwn,     ///< everybody its own output, from all inputs in place
   kBareOwnPast, ///< the same, stores past the caches
+  kBareStaged,  ///< private arrays, copied through memory that all share
+  kBareStagedPast, ///< the same, stores past the caches
   kNumBareWays
 };
 extern const char *const kBareWayNames[kNumBareWays];
@@ -45,8 +47,10 @@ uint64_t limitBytes(int ranks, uint64_t capacity);
 class BareLoops {
 public:
   /// Maps limitBytes of the file `fd` at kLimitsAt, which all ranks of the host
-  /// share, and makes this rank's part present. Throws std::runtime_error.
-  BareLoops(int fd, uint64_t capacity, int me, int ranks, bool rotate);
+  /// share, and makes this rank's part present. With `foreign` the operands are
+  /// memory that no other rank can reach. Throws std::runtime_error.
+  BareLoops(int fd, uint64_t capacity, int me, int ranks, bool rotate,
+            bool foreign);
   ~BareLoops();
   BareLoops(const BareLoops &) = delete;
 
@@ -58,14 +62,19 @@ public:
 private:
   struct Area;
   Area &area() const { return *reinterpret_cast<Area *>(base); }
+  /// This rank's operands, or with operands in place those of any rank.
   char *input(int rank) const;
   char *output(int rank) const;
+  /// The parts of the file that hold a rank's operands, or stage them.
+  char *shared(int rank, bool out) const;
   /// Say that this rank has got to `value`, and wait for the others.
   void meet(bool done, uint64_t value);
   void throughSlots(const Call &call, uint64_t chunk, uint64_t at);
   void inPlace(const Call &call, uint64_t chunk, uint64_t at, BareWay way);
+  void staged(const Call &call, uint64_t chunk, uint64_t at, BareWay way);
 
   char *base = nullptr, *mapping = nullptr;
+  char *foreign[2] = {}; ///< input and output that no other rank reaches
   uint64_t capacity, mapped = 0;
   int me, ranks, workers;
   bool rotate, present = false;

@@ -547,9 +547,9 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     options.groupSize = options.ranks;
   }
   if (options.limits &&
-      (!options.split.empty() || options.memory != 2 || options.ranks < 2))
+      (!options.split.empty() || options.memory == 1 || options.ranks < 2))
     return bad("the limits are those of two ranks or more in one group, with "
-               "buffers in the heap; there is no",
+               "buffers in the heap or of malloc; there is no",
                "--limits");
   if (options.root < 0 || options.root >= options.groupSize)
     return bad("the root is not a rank:", std::to_string(options.root).c_str());

@@ -148,7 +148,8 @@ def measure(part, runs, options):
         large = [row for row in rows if row["bytes"] >= 256 * KIB]
         results.append(judge(f"{part} p=2, from 256 KiB", large, 0.8, "efficiency",
                              lambda row: row["eff"]))
-        rows = runs.run(part, "-n", "2", "-b", "8", "-e", "16M", *coarse, *peers, "-R", "0")
+        rows = runs.run(part, "-n", "2", "-b", "8", "-e", "16M", *coarse, *peers, "-R", "0",
+                        "--limits")
         sums = part in ("all_reduce", "reduce_scatter")
         ratios(f"{part} p=2 of malloc", rows,
                [(8, 64 * MIB, 1)] + ([(64 * KIB, 64 * MIB, 1.5)] if sums else []))

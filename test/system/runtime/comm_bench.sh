@@ -41,6 +41,12 @@ for op in all_reduce broadcast; do
     >"$out/limit.txt" || fail "limits of $op: $(cat "$out/limit.txt")"
   [ "$(grep -c '"limit_us":[0-9.]*[1-9]' "$out/limit.json")" -eq 2 ] || fail "$op: rows without a limit"
 done
+# Operands that peers cannot reach go through memory that they can.
+for op in all_reduce reduce_scatter all_gather all_to_all broadcast; do
+  "$bench" $op -n 2 -R 0 -b 8K -e 2M -f 256 --limits --iters 2 --rounds 1 -J "$out/limit.json" \
+    >"$out/limit.txt" || fail "limits of $op of malloc: $(cat "$out/limit.txt")"
+  [ "$(grep -c '"limit_by":"staged' "$out/limit.json")" -eq 2 ] || fail "$op of malloc: rows without a limit"
+done
 for ranks in 2 3; do
   "$bench" --limits -n $ranks -b 48 -e 192K -f 4096 --rounds 1 -J "$out/limits.json" >"$out/limits.txt" ||
     fail "limits: $(cat "$out/limits.txt")"
@@ -75,7 +81,7 @@ CCL_ROOT=/nowhere VIRTUAL_ENV= "$bench" all_reduce --peer oneccl >"$out/peer.txt
 [ $code -eq 2 ] || fail "a missing oneCCL ended with $code"
 grep -q "pip install oneccl-devel" "$out/peer.txt" || fail "oneCCL's package is not named"
 for bad in "" "nothing" "all_reduce -n 0" "all_reduce -b 9 -e 8" "all_reduce -d x" "all_reduce -r 5" \
-  "all_reduce --peer nobody" "all_reduce --split MOD" "all_reduce -R 3" "all_reduce -G 1" "all_reduce --limits -R 0"; do
+  "all_reduce --peer nobody" "all_reduce --split MOD" "all_reduce -R 3" "all_reduce -G 1" "all_reduce --limits -R 1"; do
   code=0
   "$bench" $bad >/dev/null 2>&1 || code=$?
   [ $code -eq 2 ] || fail "'$bad' ended with $code"
