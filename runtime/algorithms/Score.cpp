@@ -165,8 +165,7 @@ std::vector<Score> concord::rt::measuredScores(const std::string &path,
   cost::Machine machine;
   std::string error;
   if (!cost::readCalibration(path, machine, error))
-    raise(CONCORD_ERROR_INVALID_ARGUMENT, "CONCORD_CALIBRATION: %s",
-          error.c_str());
+    raise(CONCORD_ERROR_INVALID_ARGUMENT, "%s", error.c_str());
   std::vector<Score> scores;
   for (const cost::FormCurve &flat : machine.forms) {
     if (flat.form != formText(Form::Flat) || flat.objective != objective)

@@ -106,14 +106,34 @@ static uint32_t hashSetting(const concord_variable &variable) {
   return uint32_t(hashText(1, value));
 }
 
-/// The calibration that comm-bench has left for this host; "" where there is
-/// none, or CONCORD_CALIBRATION says something else.
-static std::string hostCalibration() {
-  std::string path = concord::cost::defaultCalibrationPath();
-  return envText("CONCORD_CALIBRATION").empty() &&
-                 ::access(path.c_str(), F_OK) == 0
-             ? path
-             : "";
+/// Forms by the calibration that comm-bench has left for this host; none where
+/// there is no such file or CONCORD_CALIBRATION says something else. Nobody has
+/// asked for it, so that a file which is no calibration is no reason to fail.
+static std::vector<Score> hostScores(const Context &context) {
+  const std::string path = concord::cost::defaultCalibrationPath();
+  if (!envText("CONCORD_CALIBRATION").empty() ||
+      ::access(path.c_str(), F_OK) != 0)
+    return {};
+  try {
+    return measuredScores(path, envText("CONCORD_OBJECTIVE"));
+  } catch (const Error &error) {
+    context.log.write(LogLevel::Warn,
+                      "this host's calibration is not used: %s; write it anew "
+                      "with comm-bench --calibrate, or remove it",
+                      error.what());
+    return {};
+  }
+}
+
+/// Not 0, but of no scores.
+static uint64_t hashScores(const std::vector<Score> &scores) {
+  std::string text;
+  for (const Score &score : scores)
+    text += std::to_string(int(score.kind)) + ':' + std::to_string(score.from) +
+            '-' + std::to_string(score.to) + ':' +
+            std::to_string(int(score.form)) + '@' +
+            std::to_string(score.ranks) + ';';
+  return text.empty() ? 0 : hashText(1, text) | 1;
 }
 
 /// By what forms are chosen: what was asked for, else a calibration.
@@ -126,7 +146,12 @@ static std::vector<Score> findScores(const Context &context) {
     return scores;
   const std::string objective = envText("CONCORD_OBJECTIVE");
   if (!file.empty()) {
-    scores = measuredScores(file, objective);
+    try {
+      scores = measuredScores(file, objective);
+    } catch (const Error &error) {
+      raise(CONCORD_ERROR_INVALID_ARGUMENT, "CONCORD_CALIBRATION: %s",
+            error.what());
+    }
     if (scores.empty())
       raise(CONCORD_ERROR_INVALID_ARGUMENT,
             "CONCORD_CALIBRATION: %s has no forms for %s; write it anew with "
@@ -149,8 +174,8 @@ static std::vector<Score> findScores(const Context &context) {
                           context.segment->slot(r).host);
       return scores;
     }
-  file = hostCalibration();
-  return first && !file.empty() ? measuredScores(file, objective) : scores;
+  // What this rank has told the others of, and not what the file says by now.
+  return context.hostScores;
 }
 
 static void takeRank(Context &context, const Origin &origin,
@@ -173,8 +198,8 @@ static void takeRank(Context &context, const Origin &origin,
   for (size_t i = 0; i < count && index < kMaxSharedSettings; ++i)
     if (variables[i].agree)
       slot.settings[index++] = hashSetting(variables[i]);
-  if (std::string file = hostCalibration(); !file.empty())
-    slot.calibration = hashText(1, contentOf(file)) | 1;
+  context.hostScores = hostScores(context);
+  slot.calibration = hashScores(context.hostScores);
   if (context.hosts)
     std::snprintf(slot.host, sizeof slot.host, "%s",
                   context.hosts->nameOf(context.rank).c_str());

@@ -152,6 +152,8 @@ struct concord_context {
   const concord::rt::Arithmetic *arithmetic = nullptr;
   concord::rt::Recency recency;
   std::vector<concord::rt::Score> scores; ///< CONCORD_ALGORITHM
+  /// By this host's calibration; taken where those of all ranks are the same.
+  std::vector<concord::rt::Score> hostScores;
   concord::rt::Link link;                 ///< CONCORD_LINK
   concord::rt::Heap heap;
 

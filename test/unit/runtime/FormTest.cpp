@@ -11,12 +11,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "Ranks.h"
+#include "concord/cost/Machine.h"
 
 #include <gmock/gmock.h>
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -281,6 +284,31 @@ TEST(Forms, CalibrationChooses) {
   ::unsetenv("CONCORD_CALIBRATION");
   ::unsetenv("CONCORD_OBJECTIVE");
   std::remove(path.c_str());
+}
+
+TEST(Forms, HostCalibrationIsNoReasonToFail) {
+  // What nobody has asked for and cannot be read is left out, and said.
+  std::string cache = testing::TempDir() + "host-calibration";
+  ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  std::string path = concord::cost::defaultCalibrationPath();
+  ASSERT_EQ(path.rfind(cache, 0), 0u) << path;
+  std::filesystem::create_directories(
+      std::filesystem::path(path).parent_path());
+  std::ofstream(path) << "{\"concord_calibration\": ";
+  runRanks(2, [&](Rank &rank) {
+    auto *data = rank.heap<float>(16);
+    ASSERT_OK(concord_all_reduce(rank.world, data, data, 16, CONCORD_DTYPE_F32,
+                                 CONCORD_REDUCTION_SUM, nullptr));
+  });
+  ::setenv("CONCORD_CALIBRATION", path.c_str(), 1);
+  concord_context *context = nullptr;
+  EXPECT_EQ(concord_context_create(nullptr, &context),
+            CONCORD_ERROR_INVALID_ARGUMENT);
+  EXPECT_NE(std::strstr(concord_last_error(), "CONCORD_CALIBRATION: "), nullptr)
+      << concord_last_error();
+  ::unsetenv("CONCORD_CALIBRATION");
+  ::unsetenv("XDG_CACHE_HOME");
+  std::filesystem::remove_all(cache);
 }
 
 TEST(Forms, BadStringsAreRefused) {
