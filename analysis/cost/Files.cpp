@@ -23,6 +23,7 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <string_view>
 
 using nlohmann::json;
 
@@ -425,7 +426,11 @@ bool parseText(std::string_view text, const std::string &path,
     machine = std::move(result);
     return true;
   } catch (const std::exception &failure) {
-    error = path + ": " + failure.what();
+    // Without the library's name and number of the error.
+    std::string_view words = failure.what();
+    if (words.substr(0, 1) == "[")
+      words.remove_prefix(std::min(words.size(), words.find("] ") + 2));
+    error = path + ": " + std::string(words);
     return false;
   }
 }

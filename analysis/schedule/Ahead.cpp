@@ -7,8 +7,8 @@
 //
 // Computations that fill a gap, collectives that start early enough to be
 // hidden, or are held back for more urgent ones; and, in the second schedule
-// that is tried (`reaches`), collectives that are started from behind the cursor
-// so that what follows from them can fill a gap.
+// that is tried (`reaches`), collectives that are started from behind the
+// cursor so that what follows from them can fill a gap.
 //
 //===----------------------------------------------------------------------===//
 

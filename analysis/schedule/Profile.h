@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A segment tree over the positions of the given order: adds to ranges, and says
-// how much lives at most in one.
+// A segment tree over the positions of the given order: adds to ranges, and
+// says how much lives at most in one.
 //
 //===----------------------------------------------------------------------===//
 

@@ -154,7 +154,7 @@ struct concord_context {
   std::vector<concord::rt::Score> scores; ///< CONCORD_ALGORITHM
   /// By this host's calibration; taken where those of all ranks are the same.
   std::vector<concord::rt::Score> hostScores;
-  concord::rt::Link link;                 ///< CONCORD_LINK
+  concord::rt::Link link; ///< CONCORD_LINK
   concord::rt::Heap heap;
 
   /// Thread level: held by the thread that is inside.

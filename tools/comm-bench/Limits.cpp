@@ -256,7 +256,8 @@ BareLoops::BareLoops(int fd, uint64_t capacity, int me, int ranks, bool rotate,
     return;
   for (char *&operand : foreign) {
     // As the operations' own: of malloc, in whatever pages that gives.
-    operand = static_cast<char *>(std::aligned_alloc(4096, areaBytes(capacity)));
+    operand =
+        static_cast<char *>(std::aligned_alloc(4096, areaBytes(capacity)));
     if (!operand)
       throw std::runtime_error("no memory for the operands of the bare loops");
     std::memset(operand, 0x3c, areaBytes(capacity));
@@ -486,8 +487,8 @@ void BareLoops::staged(const Call &call, uint64_t chunk, uint64_t at,
       m.bytes = n;
       m.stores = 1;
       for (uint64_t r = 0; r < p; ++r)
-        m.from[r] = r == own ? in + own * chunk
-                             : shared(int(r), false) + own * part;
+        m.from[r] =
+            r == own ? in + own * chunk : shared(int(r), false) + own * part;
       m.to[0] = out;
       move(m, way);
       break;

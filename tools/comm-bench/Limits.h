@@ -22,13 +22,13 @@ namespace concord::bench {
 
 /// How a bare loop moves the data.
 enum BareWay : uint32_t {
-  kBareSlots,   ///< beside and behind the flags
-  kBareCached,  ///< in place, stores through the caches
-  kBarePast,    ///< in place, stores past the caches
-  kBareBlocks,  ///< as kBarePast, a block in the L1 cache at a time
-  kBareOwn,     ///< everybody its own output, from all inputs in place
-  kBareOwnPast, ///< the same, stores past the caches
-  kBareStaged,  ///< private arrays, copied through memory that all share
+  kBareSlots,      ///< beside and behind the flags
+  kBareCached,     ///< in place, stores through the caches
+  kBarePast,       ///< in place, stores past the caches
+  kBareBlocks,     ///< as kBarePast, a block in the L1 cache at a time
+  kBareOwn,        ///< everybody its own output, from all inputs in place
+  kBareOwnPast,    ///< the same, stores past the caches
+  kBareStaged,     ///< private arrays, copied through memory that all share
   kBareStagedPast, ///< the same, stores past the caches
   kNumBareWays
 };

@@ -65,7 +65,7 @@ struct Bad {
 
 TEST(Calibration, Refusals) {
   for (Bad bad : std::initializer_list<Bad>{
-           {"{", "parse error"},
+           {"{", "cal.json: parse error at line 1, column 2"},
            {"[]", "has no key \"concord_calibration\""},
            {R"({"concord_calibration": 2})", "concord_calibration is 2"},
            {R"({"concord_calibration": 1, "flag_us": 3})",
