@@ -99,6 +99,8 @@ private:
           // A whole log without the sequence, or one that ends before it.
           if (l == v.last.end() && v.evidence->truncatedStart && !statesKnown)
             continue;
+          if (v.evidence->truncatedEnd)
+            continue; // it may have, behind the end of the file
           notIssued[r].push_back(s);
         }
       }
@@ -168,7 +170,7 @@ private:
     std::vector<Finding> found;
     for (auto &[_, f] : ranked)
       found.push_back(std::move(f));
-    if (found.empty() && !absent.empty())
+    if (found.empty())
       suspectAbsent(live, found);
     if (found.empty() && (anyTimedOut || anyError || job.nothingMoves))
       unexplained(live, found);
@@ -553,7 +555,18 @@ private:
     return l != views[it->second].last.end() && l->second >= frontier[s];
   }
 
-  /// Everybody that left evidence has issued; so it is somebody without.
+  /// Ranks without issue records that the numbers of the others tell of.
+  std::vector<Rank> gaps() const {
+    std::vector<Rank> gaps;
+    if (views.size() > 1)
+      for (Rank r = 0; r < views.back().rank && gaps.size() < 64; ++r)
+        if (!viewOf.count(r) && !absent.count(r))
+          gaps.push_back(r);
+    return gaps;
+  }
+
+  /// Everybody that left evidence has issued; so it is somebody without, or
+  /// whose evidence ends before that.
   void suspectAbsent(const std::vector<uint32_t> &live,
                      std::vector<Finding> &found) {
     std::map<Rank, size_t> votes;
@@ -562,18 +575,26 @@ private:
       // Only a frontier that nothing else holds up points at a missing member.
       if (!waits[s].empty())
         continue;
+      auto vote = [&](Rank r) {
+        ++votes[r];
+        of.try_emplace(r, s);
+      };
       for (Rank r : members[s])
-        if (absent.count(r)) {
-          ++votes[r];
-          of.try_emplace(r, s);
-        }
+        if (!issueAtFrontier(r, s))
+          vote(r);
+      // Of a group whose members are not told it may be anybody.
+      if (!job.sequences[s].transfer &&
+          job.domains[job.sequences[s].domain].members.empty())
+        for (Rank r : gaps())
+          vote(r);
     }
     std::vector<std::pair<size_t, Rank>> order;
     for (auto [r, n] : votes)
       order.push_back({n, r});
     stableSort(order,
                [](const auto &a, const auto &b) { return a.first > b.first; });
-    if (order.empty() || (!anyTimedOut && !anyError))
+    if (order.empty() ||
+        (!anyTimedOut && !anyError && !job.nothingMoves && !standsStill))
       return;
     Finding f;
     f.kind = Finding::Kind::Missing;
@@ -584,9 +605,37 @@ private:
     uint32_t s = of[ranks.front()];
     f.title = "every member of " + job.sequenceName(s) +
               " that left evidence has issued " + instanceName(s, frontier[s]) +
-              "; " + rankList(ranks) + " left none";
+              "; " + rankList(ranks) + " left none" +
+              (std::any_of(ranks.begin(), ranks.end(),
+                           [&](Rank r) { return viewOf.count(r) != 0; })
+                   ? ", or one that was cut off before that"
+                   : "");
     f.cause = "a rank that died or hangs before it could write its dump";
     f.cure = "get the log, stack or exit status of " + rankList(ranks);
+    // One whose stack was found, or that has thrown, tells more than the rest.
+    stableSort(ranks, [&](Rank a, Rank b) {
+      return hostWait(a) != nullptr && hostWait(b) == nullptr;
+    });
+    for (Rank r : ranks)
+      if (const HostWait *host = hostWait(r); host && f.details.size() < 8) {
+        bool threw = host->kind == HostWait::Kind::Exception;
+        f.details.push_back(
+            rankName(r) + (threw ? " has thrown " : " is in ") +
+            (threw ? host->function
+                   : std::string(waitName(host->kind)) + " (" + host->function +
+                         ")") +
+            (host->via.empty()
+                 ? ""
+                 : (threw ? " in " : ", called from ") + host->via) +
+            " (" + host->file + ":" + std::to_string(host->line) + ")");
+        if (threw && r == ranks.front()) {
+          f.title = instanceName(s, frontier[s]) + " waits for " + rankName(r) +
+                    ", which has thrown " + host->function;
+          f.cause = "an exception on " + rankName(r) +
+                    ": what comes after it is never issued";
+          f.cure = "mend what it threw, and end the job when a rank throws";
+        }
+      }
     f.culprits = ranks;
     found.push_back(std::move(f));
   }
@@ -625,13 +674,8 @@ private:
                             " ranks): gather their dumps or logs as well");
     }
     // Where the evidence does not tell members, a gap still tells of a rank.
-    std::vector<Rank> gaps;
-    if (views.size() > 1)
-      for (Rank r = 0; r < views.back().rank && gaps.size() < 64; ++r)
-        if (!viewOf.count(r) && !absent.count(r))
-          gaps.push_back(r);
-    if (!gaps.empty())
-      out.missing.push_back("no issue record of " + rankList(gaps) +
+    if (std::vector<Rank> ranks = gaps(); !ranks.empty())
+      out.missing.push_back("no issue record of " + rankList(ranks) +
                             ", by the numbers of the others");
     size_t truncated = 0;
     for (const View &v : views)
@@ -659,8 +703,12 @@ private:
           "HCCL entry lines tell neither completion nor what the host waits "
           "for: add "
           "pstack or gdb stacks of every rank taken while the job hangs");
-    if (!job.haveHccl && !job.haveFlightRecorder && !job.haveIssueLogs &&
-        job.haveStacks)
+    if (job.haveNccl && !job.haveStacks)
+      out.missing.push_back(
+          "NCCL's lines tell neither completion nor what the host waits for: "
+          "add stacks (py-spy dump --native, or pstack) of every rank taken "
+          "while the job hangs");
+    if (views.empty() && job.haveStacks)
       out.missing.push_back(
           "stacks alone do not tell what was issued: record it with "
           "HCCL_ENTRY_LOG_ENABLE=1, or with a Flight Recorder dump");

@@ -85,6 +85,8 @@ bool elements(const Document &doc, const Node *sizes, uint64_t &total) {
   return true;
 }
 
+} // namespace
+
 std::string_view canonicalKind(std::string_view name) {
   auto has = [&](std::string_view s) {
     return name.find(s) != std::string_view::npos;
@@ -110,8 +112,6 @@ std::string_view canonicalKind(std::string_view name) {
   return name;
 }
 
-} // namespace
-
 namespace {
 /// "train.py:74 in step": the innermost frame that is not of a library.
 std::string place(const Document &doc, const Node *frames) {
@@ -136,6 +136,7 @@ std::string place(const Document &doc, const Node *frames) {
 bool readFlightRecorder(std::string_view bytes, const std::string &path,
                         Rank rank, Job &job, std::string &error) {
   Document doc;
+  doc.tolerant = true;
   bool pickle = !bytes.empty() && uint8_t(bytes[0]) == 0x80;
   if (!(pickle ? doc.parsePickle(bytes, error)
                : doc.parseJson(bytes, {"stack", "traceback"}, error)))
@@ -146,11 +147,24 @@ bool readFlightRecorder(std::string_view bytes, const std::string &path,
     error = "no list of entries";
     return false;
   }
+  if (doc.cut && entries->count <= 1) {
+    error = "ends before its second entry";
+    return false;
+  }
   if (rank < 0)
     rank = Rank(Document::integer(doc.member(root, "rank"), -1));
   if (rank < 0) {
     error = "the file name does not tell the rank";
     return false;
+  }
+  // Of a cut file the last entry may lack what matters.
+  std::set<const Node *> unfinished;
+  if (doc.cut) {
+    for (uint32_t id : doc.unfinished)
+      unfinished.insert(doc.at(id));
+    job.notes.push_back(path + ": ends too early; its " +
+                        std::to_string(entries->count) +
+                        " entries before that were read");
   }
   std::string version(Document::string(doc.member(root, "version")));
   if (!version.empty() && version.rfind("2.", 0) != 0)
@@ -171,6 +185,7 @@ bool readFlightRecorder(std::string_view bytes, const std::string &path,
 
   RankEvidence &own = job.ranks[rank];
   own.present = true;
+  own.truncatedEnd = doc.cut;
   own.files.push_back(path);
   job.haveFlightRecorder = true;
   uint32_t file = job.strings.id(path);
@@ -182,6 +197,8 @@ bool readFlightRecorder(std::string_view bytes, const std::string &path,
       groupOrder; // (domain, p2p seq) -> order
   own.issues.reserve(own.issues.size() + entries->count);
   for (const Node *e = doc.first(entries); e; e = doc.next(e)) {
+    if (unfinished.count(e))
+      continue;
     if (e->type != Document::Type::Dict) {
       ++job.linesNotUnderstood;
       continue;

@@ -167,10 +167,15 @@ public:
       } else
         madvise(data, size, MADV_SEQUENTIAL);
     }
+    if (ok)
+      plain = plainText(view());
     close(fd);
     return ok;
   }
+  /// What there is to read: plain text where the file is another kind of text.
   std::string_view view() const {
+    if (plain)
+      return *plain;
     return size ? std::string_view(static_cast<const char *>(data), size)
                 : std::string_view();
   }
@@ -178,6 +183,7 @@ public:
 private:
   void *data = MAP_FAILED;
   size_t size = 0;
+  std::optional<std::string> plain;
 };
 
 /// Move what one file gave into the job; ids are translated.
@@ -214,6 +220,7 @@ void merge(Job &into, Job &&part) {
       own.issues = std::move(evidence.issues);
       own.present = true;
       own.truncatedStart = evidence.truncatedStart;
+      own.truncatedEnd = evidence.truncatedEnd;
     }
     own.files.insert(own.files.end(), evidence.files.begin(),
                      evidence.files.end());
@@ -235,6 +242,29 @@ void merge(Job &into, Job &&part) {
     into.notes.push_back(std::move(s));
   for (Finding &f : part.tableFindings)
     into.tableFindings.push_back(std::move(f));
+}
+
+/// A dump that was cut off before its list of groups names them only. Where one
+/// group of that name in the other ranks' dumps has this rank, it is that one.
+void adoptMembers(Job &job) {
+  for (auto &[rank, evidence] : job.ranks)
+    for (Issue &i : evidence.issues) {
+      const Sequence q = job.sequences[i.sequence];
+      if (q.transfer || !job.domains[q.domain].members.empty())
+        continue;
+      uint32_t found = kNone;
+      size_t count = 0;
+      for (uint32_t d = 0; d < job.domains.size(); ++d) {
+        const std::vector<Rank> &members = job.domains[d].members;
+        if (job.domains[d].name == job.domains[q.domain].name &&
+            std::find(members.begin(), members.end(), rank) != members.end()) {
+          found = d;
+          ++count;
+        }
+      }
+      if (count == 1)
+        i.sequence = job.sequenceId(found, false);
+    }
 }
 
 } // namespace
@@ -271,15 +301,15 @@ Job readEvidence(const std::vector<std::string> &paths,
     named.resize(files.size(), false);
   }
   Job job;
-  std::vector<std::unique_ptr<Mapping>> maps(files.size());
-  std::vector<std::pair<std::string, std::string_view>> logs;
+  std::vector<std::shared_ptr<Mapping>> maps(files.size()), kept;
+  std::vector<std::pair<std::string, std::string_view>> logs, ncclLogs;
   struct Task {
     size_t file;
     Format format;
   };
   std::vector<Task> tasks;
   for (size_t i = 0; i < files.size(); ++i) {
-    auto map = std::make_unique<Mapping>();
+    auto map = std::make_shared<Mapping>();
     std::string error;
     if (!map->open(files[i], options.maxFileBytes, error)) {
       errors.push_back({files[i], error});
@@ -299,7 +329,17 @@ Job readEvidence(const std::vector<std::string> &paths,
       format = Format::FlightRecorderJson; // keys may come in any order
     ++job.filesRead;
     job.bytesRead += text.size();
+    // A job's output may hold both, mixed.
+    if ((format == Format::Unknown || format == Format::Stack) &&
+        looksLikeNcclLog(text)) {
+      ncclLogs.emplace_back(files[i], text);
+      kept.push_back(map);
+      if (format == Format::Unknown)
+        format = Format::NcclLog;
+    }
     switch (format) {
+    case Format::NcclLog:
+      break;
     case Format::HcclLog:
       logs.emplace_back(files[i], text);
       maps[i] = std::move(map);
@@ -315,8 +355,12 @@ Job readEvidence(const std::vector<std::string> &paths,
     default:
       if (named[i])
         errors.push_back(
-            {files[i], text.empty() ? "is empty"
-                                    : "is no evidence that comm-doctor knows"});
+            {files[i], text.empty()
+                           ? "is empty"
+                           : "is no evidence that comm-doctor knows: "
+                             "Flight Recorder dumps, logs of HCCL or NCCL, "
+                             "Concord's issue logs, stacks, tracebacks, "
+                             "rank tables"});
       else
         job.notes.push_back(files[i] + ": not evidence, left out");
     }
@@ -375,8 +419,11 @@ Job readEvidence(const std::vector<std::string> &paths,
   for (size_t t = 0; t < tasks.size(); ++t)
     if (!taskErrors[t].empty())
       errors.push_back({files[tasks[t].file], taskErrors[t]});
+  adoptMembers(job);
   if (!logs.empty())
     readHcclLogs(logs, job);
+  if (!ncclLogs.empty())
+    readNcclLogs(ncclLogs, job);
   return job;
 }
 

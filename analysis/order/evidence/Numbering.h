@@ -260,8 +260,8 @@ protected:
         if (i.signature == kNone || v.index[n] < 0 ||
             (q.transfer && q.source < 0))
           continue;
-        if (!q.transfer && v.evidence->truncatedStart && job.haveHccl &&
-            !statesKnown)
+        if (!q.transfer && v.evidence->truncatedStart &&
+            (job.haveHccl || job.haveNccl) && !statesKnown)
           continue; // counted from an unknown start
         uint64_t key = uint64_t(i.sequence) << 44 ^ uint64_t(v.index[n]);
         auto [it, fresh] = seen.try_emplace(key, Seen{i.signature, false});

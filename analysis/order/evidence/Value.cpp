@@ -69,11 +69,22 @@ bool Document::parseJson(std::string_view text,
                          std::string &error) {
   nodes.clear();
   owned.clear();
+  unfinished.clear();
+  cut = false;
   root = kNil;
   size_t i = 0, n = text.size();
   auto fail = [&](const char *why) {
     error = std::string(why) + " at byte " + std::to_string(i);
     return false;
+  };
+  std::vector<uint32_t> open;
+  // The text is at its end, and something is open.
+  auto ended = [&](const char *why) {
+    if (!tolerant || open.empty())
+      return fail(why);
+    cut = true;
+    unfinished = open;
+    return true;
   };
   auto blank = [&] {
     while (i < n && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' ||
@@ -86,8 +97,10 @@ bool Document::parseJson(std::string_view text,
     for (;;) {
       const void *q =
           i < n ? std::memchr(text.data() + i, '"', n - i) : nullptr;
-      if (!q)
+      if (!q) {
+        i = n;
         return false;
+      }
       size_t end = size_t(static_cast<const char *>(q) - text.data());
       const void *b = std::memchr(text.data() + i, '\\', end - i);
       if (!b) {
@@ -124,8 +137,10 @@ bool Document::parseJson(std::string_view text,
         copy += '\f';
         break;
       case 'u': {
-        if (i + 4 > n)
+        if (i + 4 > n) {
+          i = n;
           return false;
+        }
         unsigned v = 0;
         auto [end, ec] =
             std::from_chars(text.data() + i, text.data() + i + 4, v, 16);
@@ -171,8 +186,10 @@ bool Document::parseJson(std::string_view text,
         for (++i;; ++i) {
           const void *q =
               i < n ? std::memchr(text.data() + i, '"', n - i) : nullptr;
-          if (!q)
+          if (!q) {
+            i = n;
             return false;
+          }
           i = size_t(static_cast<const char *>(q) - text.data());
           size_t back = i;
           while (text[back - 1] == '\\')
@@ -205,13 +222,12 @@ bool Document::parseJson(std::string_view text,
     } while (depth > 0);
     return true;
   };
-  std::vector<uint32_t> open;
   std::string_view key;
   bool done = false;
   while (!done) {
     blank();
     if (i >= n)
-      return fail("the text ends in the middle of a value");
+      return ended("the text ends in the middle of a value");
     if (nodes.size() > kMaxNodes)
       return fail("too many values");
     // A value, with `key` if inside a dict.
@@ -226,7 +242,8 @@ bool Document::parseJson(std::string_view text,
     } else if (c == '"') {
       node.type = Type::String;
       if (!string(node.text))
-        return fail("a broken string");
+        return i >= n ? ended("the text ends inside a string")
+                      : fail("a broken string");
     } else if (text.substr(i, 4) == "true") {
       node.type = Type::Bool;
       node.integer = 1;
@@ -246,7 +263,11 @@ bool Document::parseJson(std::string_view text,
              (std::isdigit(uint8_t(text[i])) || std::strchr("+-.eE", text[i])))
         ++i;
       if (i == begin)
-        return fail("an unexpected character");
+        return n - i < 5 ? ended("an unexpected character")
+                         : fail("an unexpected character");
+      // It may go on.
+      if (i == n && tolerant && !open.empty())
+        return ended("the text ends inside a number");
       const char *first = text.data() + begin, *last = text.data() + i;
       auto [end, ec] = std::from_chars(first, last, node.integer);
       node.type = Type::Int;
@@ -276,7 +297,7 @@ bool Document::parseJson(std::string_view text,
       }
       blank();
       if (i >= n)
-        return fail("the text ends inside a container");
+        return ended("the text ends inside a container");
       bool dict = nodes[open.back()].type == Type::Dict;
       if (text[i] == (dict ? '}' : ']')) {
         ++i;
@@ -295,17 +316,23 @@ bool Document::parseJson(std::string_view text,
         key = {};
         break;
       }
-      if (i >= n || text[i] != '"' || !string(key))
+      if (i < n && text[i] != '"')
         return fail("expected a key");
+      if (i >= n || !string(key))
+        return i >= n ? ended("the text ends before a key")
+                      : fail("expected a key");
       blank();
-      if (i >= n || text[i] != ':')
+      if (i >= n)
+        return ended("the text ends behind a key");
+      if (text[i] != ':')
         return fail("expected ':'");
       ++i;
       bool dropped = false;
       for (std::string_view s : skip)
         if (s == key) {
           if (!drop())
-            return fail("a broken value");
+            return i >= n ? ended("the text ends in the middle of a value")
+                          : fail("a broken value");
           dropped = true;
           break;
         }
@@ -333,6 +360,8 @@ struct Slot {
 bool Document::parsePickle(std::string_view in, std::string &error) {
   nodes.clear();
   owned.clear();
+  unfinished.clear();
+  cut = false;
   root = kNil;
   size_t i = 0, budget = 64 + in.size() * 8;
   std::vector<Slot> stack;
@@ -460,6 +489,37 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
     stack.push_back({Slot::Kind::Value, id});
     return true;
   };
+  // The bytes are at their end: what is open gets what stands above its mark.
+  auto ended = [&](const char *why) {
+    if (!tolerant || stack.empty() || stack[0].kind != Slot::Kind::Value)
+      return fail(why);
+    cut = true;
+    if (stack.back().kind == Slot::Kind::Value &&
+        nodes[stack.back().node].type >= Type::List)
+      unfinished.push_back(stack.back().node);
+    root = stack[0].node;
+    while (stack.size() > 1) {
+      std::vector<uint32_t> above;
+      if (!popMark(above))
+        break;
+      if (stack.empty() || stack.back().kind != Slot::Kind::Value)
+        continue; // a tuple's
+      uint32_t into = stack.back().node;
+      if (nodes[into].type == Type::List) {
+        for (uint32_t item : above)
+          if (!attach(into, item, {}))
+            return fail("too many values");
+      } else if (nodes[into].type == Type::Dict) {
+        above.resize(above.size() / 2 * 2);
+        if (!setItems(into, above))
+          return fail("too many values");
+      } else {
+        continue;
+      }
+      unfinished.push_back(into);
+    }
+    return true;
+  };
   auto builder = [&](std::string_view module, std::string_view name) {
     return module == "torch.jit._pickle" &&
            (name == "build_intlist" || name == "build_doublelist" ||
@@ -481,7 +541,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
       break;
     case 0x95: // FRAME
       if (!have(8))
-        return fail("truncated");
+        return ended("truncated");
       i += 8;
       break;
     case '.': // STOP
@@ -519,7 +579,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
     }
     case 'I': {
       if (!line(text))
-        return fail("truncated");
+        return ended("truncated");
       if (text == "00" || text == "01") {
         Node n;
         n.type = Type::Bool;
@@ -531,7 +591,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
     }
     case 'L': {
       if (op == 'L' && !line(text))
-        return fail("truncated");
+        return ended("truncated");
       if (!text.empty() && text.back() == 'L')
         text.remove_suffix(1);
       int64_t v = 0;
@@ -544,27 +604,27 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
     }
     case 'J':
       if (!have(4))
-        return fail("truncated");
+        return ended("truncated");
       pushInt(int32_t(uint32_t(little(4))));
       break;
     case 'K':
       if (!have(1))
-        return fail("truncated");
+        return ended("truncated");
       pushInt(int64_t(little(1)));
       break;
     case 'M':
       if (!have(2))
-        return fail("truncated");
+        return ended("truncated");
       pushInt(int64_t(little(2)));
       break;
     case 0x8a:
     case 0x8b: { // LONG1, LONG4
       size_t width = op == 0x8a ? 1 : 4;
       if (!have(width))
-        return fail("truncated");
+        return ended("truncated");
       uint64_t k = little(width);
       if (k > in.size() || !have(size_t(k)))
-        return fail("truncated");
+        return ended("truncated");
       if (k > 8) { // larger than any field of a dump: keep its sign only
         bool negative = uint8_t(in[i + k - 1]) & 0x80;
         i += size_t(k);
@@ -579,7 +639,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
     }
     case 'G': { // BINFLOAT, big-endian
       if (!have(8))
-        return fail("truncated");
+        return ended("truncated");
       uint64_t bits = 0;
       for (int b = 0; b < 8; ++b)
         bits = bits << 8 | uint8_t(in[i + size_t(b)]);
@@ -592,7 +652,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
     }
     case 'F': {
       if (!line(text))
-        return fail("truncated");
+        return ended("truncated");
       Node n;
       n.type = Type::Double;
       auto [end, ec] =
@@ -614,22 +674,22 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
                      : op == 0x8d || op == 0x8e          ? 8
                                                          : 1;
       if (!have(width))
-        return fail("truncated");
+        return ended("truncated");
       uint64_t k = little(width);
       if (k > in.size() || !have(size_t(k)))
-        return fail("a string longer than the file");
+        return ended("a string longer than the file");
       pushText(in.substr(i, size_t(k)));
       i += size_t(k);
       break;
     }
     case 'V': // UNICODE
       if (!line(text))
-        return fail("truncated");
+        return ended("truncated");
       pushText(text);
       break;
     case 'S': // STRING
       if (!line(text) || text.size() < 2)
-        return fail("truncated");
+        return ended("truncated");
       pushText(text.substr(1, text.size() - 2));
       break;
     case '}':
@@ -711,11 +771,11 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
       if (op == 'q' || op == 'r') {
         size_t width = op == 'q' ? 1 : 4;
         if (!have(width))
-          return fail("truncated");
+          return ended("truncated");
         at = little(width);
       } else if (op == 'p') {
         if (!line(text))
-          return fail("truncated");
+          return ended("truncated");
         auto [end, ec] =
             std::from_chars(text.data(), text.data() + text.size(), at);
         if (ec != std::errc() || end != text.data() + text.size())
@@ -732,7 +792,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
       uint64_t at = 0;
       if (op == 'g') {
         if (!line(text))
-          return fail("truncated");
+          return ended("truncated");
         auto [end, ec] =
             std::from_chars(text.data(), text.data() + text.size(), at);
         if (ec != std::errc() || end != text.data() + text.size())
@@ -740,7 +800,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
       } else {
         size_t width = op == 'h' ? 1 : 4;
         if (!have(width))
-          return fail("truncated");
+          return ended("truncated");
         at = little(width);
       }
       auto it = memo.find(at);
@@ -752,7 +812,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
     case 'c': { // GLOBAL
       std::string_view module, name;
       if (!line(module) || !line(name))
-        return fail("truncated");
+        return ended("truncated");
       if (!builder(module, name))
         return fail("refused: the file asks to import " +
                     std::string(module.substr(0, 60)) + "." +
@@ -778,7 +838,7 @@ bool Document::parsePickle(std::string_view in, std::string &error) {
                   " is not plain data");
     }
   }
-  return fail("the pickle does not end");
+  return ended("the pickle does not end");
 }
 
 } // namespace concord::order::evidence

@@ -38,6 +38,12 @@ public:
   std::vector<Node> nodes;
   uint32_t root = kNil;
 
+  /// Set before parsing: of a text that ends too early take what is there.
+  bool tolerant = false;
+  /// It did; these lists and dicts were not closed.
+  bool cut = false;
+  std::vector<uint32_t> unfinished;
+
   const Node *at(uint32_t i) const { return i == kNil ? nullptr : &nodes[i]; }
   /// Member of a Dict; nullptr if `dict` is none or has no such key.
   const Node *member(const Node *dict, std::string_view key) const;
@@ -71,6 +77,10 @@ private:
     return owned.back();
   }
 };
+
+/// "all_reduce" of "allreduce", "ALLREDUCE_COALESCED"; what is none of the
+/// collectives stays as it is.
+std::string_view canonicalKind(std::string_view name);
 
 } // namespace concord::order::evidence
 

@@ -104,6 +104,15 @@ std::vector<std::string> fuzz::seeds() {
         R"(2[{"thread_id":1,"thread_name":"MainThread","frames":[{"name":"f",)"
         R"("filename":"a.py","line":1}]}])"})
     all.push_back(stack);
+  all.push_back(
+      "5h:1:2 [0] NCCL INFO ncclCommInitRank comm 0xa rank 0 nranks 2 cudaDev "
+      "0 busId 1 commId 0x1 - Init COMPLETE\nh:1:2 [0] NCCL INFO Send: opCount "
+      "5 sendbuff 0x1 recvbuff 0x2 count 4 datatype 7 op 0 root 1 comm 0xa "
+      "[nranks=2] stream 0x9\n\x1b[31m[PG ID 1 PG GUID 2(tp) Rank 3] Watchdog "
+      "caught collective operation timeout: WorkNCCL(SeqNum=7, "
+      "OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=1) ran\n[PG ID 1 "
+      "PG GUID 2(tp) Rank 1]  PG status: last enqueued work: 7, last completed "
+      "work: 6\n");
   return all;
 }
 
@@ -147,7 +156,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   Job job;
   bool any = false;
-  if (data[0] == '3') {
+  if (data[0] == '5') {
+    std::vector<std::string> plain;
+    std::vector<std::pair<std::string, std::string_view>> logs;
+    for (std::string_view file : files)
+      plain.push_back(plainText(file).value_or(std::string(file)));
+    for (size_t i = 0; i < plain.size(); ++i)
+      logs.emplace_back("rank_" + std::to_string(i) + ".log", plain[i]);
+    readNcclLogs(logs, job);
+    any = job.linesUnderstood != 0;
+  } else if (data[0] == '3') {
     std::vector<std::pair<std::string, std::string_view>> logs;
     for (size_t i = 0; i < files.size(); ++i)
       logs.emplace_back("rank_" + std::to_string(i) + "/plog.log", files[i]);

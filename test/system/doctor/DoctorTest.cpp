@@ -221,6 +221,35 @@ TEST(Doctor, ALoweredProgramByItsPlan) {
     EXPECT_EQ(doctor(dir.write("cut.so", good.substr(0, cut))).status, 2);
 }
 
+// A job's whole output in one file: colours, the watchdog's lines and a
+// traceback of several ranks, mixed.
+TEST(Doctor, TheOutputOfAJob) {
+  TempDir dir;
+  std::string text;
+  for (int r : {0, 1, 3})
+    text += "\x1b[31m[rank" + std::to_string(r) +
+            "]:[E1130 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID "
+            "0(default_pg) Rank " +
+            std::to_string(r) +
+            "] Watchdog caught collective operation timeout: "
+            "WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, "
+            "Timeout(ms)=1000) ran for 1001 milliseconds before timing "
+            "out.\x1b[0m\n" +
+            (r == 0   ? "[rank2]: Traceback (most recent call last):\n"
+             : r == 1 ? "[rank2]:   File \"/app/train.py\", line 9, in step\n"
+                      : "[rank2]: ValueError: bad batch\n");
+  Output o = doctor(dir.write("job.log", text));
+  EXPECT_EQ(o.status, 1) << o.text;
+  expectInOrder(o.text,
+                {"3 ranks with issue records", "0(default_pg)#7 waits for r2",
+                 "ValueError: bad batch", "look first at: r2"});
+  // The same from a tool that writes UTF-16.
+  std::string wide = "\xff\xfe";
+  for (char c : text)
+    wide += {c, '\0'};
+  EXPECT_EQ(doctor(dir.write("wide.log", wide)).status, 1);
+}
+
 TEST(Doctor, ForeignAndHostileFiles) {
   TempDir dir;
   EXPECT_EQ(doctor(dir.write("empty.json", "")).status, 2);

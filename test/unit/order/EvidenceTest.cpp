@@ -229,6 +229,205 @@ TEST(FlightRecorder, HostilePickles) {
   EXPECT_FALSE(readFlightRecorder(bomb, "p0", 0, job, error));
 }
 
+/// Four ranks on rows 1, 2 and columns 3, 4 of a grid; each group has done #1.
+std::string gridDump(Rank rank, bool rowFirst) {
+  auto entry = [&](int record, int group, int seq, const char *state) {
+    return R"({"record_id":)" + std::to_string(record) +
+           R"(,"process_group":[")" + std::to_string(group) +
+           R"(","g"],"collective_seq_id":)" + std::to_string(seq) +
+           R"(,"profiling_name":"nccl:all_reduce","input_sizes":[[4]],)"
+           R"("input_dtypes":["Float"],"state":")" +
+           state + "\"}";
+  };
+  int row = 1 + rank / 2, column = 3 + rank % 2;
+  // As nlohmann's JSON writes it: keys in order, so groups come last.
+  return "{\"entries\":[" + entry(0, row, 1, "completed") + "," +
+         entry(1, column, 1, "completed") + "," +
+         entry(2, rowFirst ? row : column, 2, "started") + "," +
+         entry(3, rowFirst ? column : row, 2, "scheduled") +
+         R"(],"pg_config":{"1":{"name":"1","ranks":"[0, 1]"},)"
+         R"("2":{"name":"2","ranks":"[2, 3]"},)"
+         R"("3":{"name":"3","ranks":"[0, 2]"},)"
+         R"("4":{"name":"4","ranks":"[1, 3]"}},"version":"2.10"})";
+}
+
+Diagnosis gridWithout(const std::function<std::string(std::string)> &ofOne) {
+  Job job;
+  std::string error;
+  for (Rank r = 0; r < 4; ++r) {
+    std::string text = gridDump(r, r == 0 || r == 3);
+    if (r == 1)
+      text = ofOne(text);
+    if (!text.empty())
+      EXPECT_TRUE(
+          readFlightRecorder(text, "d" + std::to_string(r), r, job, error))
+          << error;
+  }
+  return diagnose(job);
+}
+
+// Nothing has timed out yet; all waits lead to the rank that left nothing.
+TEST(FlightRecorder, ARankWithoutADumpIsTheSuspect) {
+  Diagnosis all = gridWithout([](std::string text) { return text; });
+  ASSERT_FALSE(all.findings.empty());
+  EXPECT_EQ(all.findings[0].id, "cross-domain-cycle");
+  Diagnosis d = gridWithout([](std::string) { return std::string(); });
+  ASSERT_TRUE(d.fault()) << describe(d);
+  EXPECT_EQ(d.findings[0].id, "suspect-without-evidence");
+  EXPECT_EQ(d.findings[0].culprits, std::vector<Rank>{1});
+}
+
+// What stands before the cut counts; what may stand behind it accuses nobody.
+TEST(FlightRecorder, ADumpThatWasCutOff) {
+  Diagnosis d = gridWithout([](std::string text) {
+    return text.substr(0, text.find("\"record_id\":2") + 40);
+  });
+  ASSERT_TRUE(d.fault()) << describe(d);
+  EXPECT_EQ(d.findings[0].id, "suspect-without-evidence");
+  EXPECT_NE(d.findings[0].title.find("cut off"), std::string::npos);
+  // Groups that the file had no room for are those of the other dumps.
+  std::string error, whole = gridDump(0, true);
+  size_t entries = 0;
+  for (size_t cut = 0; cut < whole.size(); ++cut) {
+    Job job;
+    if (readFlightRecorder(whole.substr(0, cut), "d0", 0, job, error)) {
+      EXPECT_GE(job.ranks.at(0).issues.size(), entries) << cut;
+      entries = job.ranks.at(0).issues.size();
+      EXPECT_TRUE(job.ranks.at(0).truncatedEnd) << cut;
+    }
+  }
+  EXPECT_EQ(entries, 4u);
+  // Damage in the middle is no early end.
+  Job job;
+  whole[whole.find("\"record_id\":1") + 3] = '"';
+  EXPECT_FALSE(readFlightRecorder(whole, "d0", 0, job, error));
+}
+
+TEST(Nccl, OperationsByCommunicator) {
+  auto line = [](int rank, const std::string &text) {
+    return "node7:4" + std::to_string(rank) + ":5" + std::to_string(rank) +
+           " [" + std::to_string(rank) + "] NCCL INFO " + text + "\n";
+  };
+  auto init = [&](int rank, const char *pointer, const char *id) {
+    return line(rank, std::string("ncclCommInitRankConfig comm ") + pointer +
+                          " rank " + std::to_string(rank) +
+                          " nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId " +
+                          id + " - Init COMPLETE");
+  };
+  auto op = [&](int rank, const char *what, const char *pointer, int root,
+                const char *launches = "0") {
+    return line(rank, std::string(what) + ": opCount " + launches +
+                          " sendbuff 0x1 recvbuff 0x2 count 64 datatype 7 op "
+                          "0 root " +
+                          std::to_string(root) + " comm " + pointer +
+                          " [nranks=2] stream 0x9");
+  };
+  std::string text =
+      init(0, "0xa0", "0x11") + init(1, "0xa1", "0x11") +
+      init(1, "0xb1", "0x22") + init(0, "0xb0", "0x22") +
+      "[rank0]: " + op(0, "AllReduce", "0xa0", 0) +
+      op(1, "Broadcast", "0xb1", 1) + op(0, "Broadcast", "0xb0", 0) +
+      op(0, "Send", "0xa0", 1, "5") + op(0, "Recv", "0xa0", 1, "5") +
+      op(0, "AllReduce", "0xc0", 0) + line(0, "Channel 00/02 : 0 1") +
+      line(0, "AllSqueeze: opCount 1 comm 0xa0");
+  EXPECT_TRUE(looksLikeNcclLog(text));
+  Job job;
+  readNcclLogs({{"out.log", text}}, job);
+  const RankEvidence &zero = job.ranks.at(0);
+  ASSERT_EQ(zero.issues.size(), 4u);
+  EXPECT_EQ(job.strings[zero.issues[0].signature],
+            "all_reduce(n=64,float,sum)");
+  EXPECT_EQ(job.sequenceName(zero.issues[2].sequence), "comm 0x11:0->1");
+  EXPECT_EQ(job.sequenceName(zero.issues[3].sequence), "comm 0x11:1->0");
+  EXPECT_EQ(zero.issues[2].order, zero.issues[3].order); // one launch
+  EXPECT_EQ(job.linesNotUnderstood, 1u);
+  ASSERT_EQ(job.notes.size(), 1u); // of 0xc0
+  // Roots differ, and one rank has not issued the all-reduce.
+  Diagnosis d = diagnose(job);
+  ASSERT_GE(d.findings.size(), 2u) << describe(d);
+  EXPECT_NE(d.findings[0].title.find("broadcast(n=64,float,root=1) on r1"),
+            std::string::npos)
+      << describe(d);
+}
+
+std::string watchdog(int rank, const std::string &group, int seq,
+                     const std::string &op) {
+  return "[rank" + std::to_string(rank) +
+         "]:[E1130 12:00:00.1 ProcessGroupNCCL.cpp:632] [PG ID 1 PG GUID " +
+         group + " Rank " + std::to_string(rank) +
+         "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=" +
+         std::to_string(seq) + ", OpType=" + op +
+         ", NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600029 "
+         "milliseconds before timing out.\n";
+}
+
+TEST(Nccl, TheWatchdogOfPyTorch) {
+  // The members of "tp" are not told; somebody between them left nothing.
+  std::string three = watchdog(0, "2(tp)", 7, "ALLREDUCE") +
+                      watchdog(1, "2(tp)", 7, "ALLREDUCE") +
+                      watchdog(3, "2(tp)", 7, "ALLREDUCE");
+  {
+    Job job;
+    readNcclLogs({{"out.log", three}}, job);
+    Diagnosis d = diagnose(job);
+    ASSERT_EQ(d.findings.size(), 1u) << describe(d);
+    EXPECT_EQ(d.findings[0].id, "suspect-without-evidence");
+    EXPECT_EQ(d.findings[0].culprits, std::vector<Rank>{2});
+  }
+  {
+    // It is known why.
+    Job job;
+    readStack("[rank2]: Traceback (most recent call last):\n"
+              "[rank2]:   File \"a.py\", line 3, in f\n"
+              "[rank2]: ValueError: no\n",
+              "out.log", -1, job);
+    readNcclLogs({{"out.log", three}}, job);
+    Diagnosis d = diagnose(job);
+    ASSERT_FALSE(d.findings.empty());
+    EXPECT_NE(d.findings[0].title.find("r2, which has thrown ValueError: no"),
+              std::string::npos)
+        << describe(d);
+  }
+  {
+    Job job;
+    readNcclLogs(
+        {{"out.log", watchdog(0, "0(default_pg)", 9, "ALLREDUCE") +
+                         watchdog(1, "0(default_pg)", 9, "_ALLGATHER_BASE")}},
+        job);
+    Diagnosis d = diagnose(job);
+    ASSERT_FALSE(d.findings.empty());
+    EXPECT_EQ(d.findings[0].id, "mismatch") << describe(d);
+  }
+  {
+    // How far each has come, from the other line.
+    auto status = [](int rank, int enqueued, int completed) {
+      return "[PG ID 0 PG GUID 0(default_pg) Rank " + std::to_string(rank) +
+             "]  failure detected by watchdog at work sequence id: 4 PG "
+             "status: last enqueued work: " +
+             std::to_string(enqueued) +
+             ", last completed work: " + std::to_string(completed) + "\n";
+    };
+    Job job;
+    readNcclLogs({{"out.log", status(0, 5, 4) + status(1, 4, 4)}}, job);
+    Diagnosis d = diagnose(job);
+    ASSERT_FALSE(d.findings.empty());
+    EXPECT_EQ(d.findings[0].culprits, std::vector<Rank>{1}) << describe(d);
+  }
+}
+
+TEST(Text, AsTerminalsAndOtherSystemsLeaveIt) {
+  EXPECT_FALSE(plainText("plain\n"));
+  EXPECT_FALSE(plainText(""));
+  EXPECT_FALSE(plainText("\x80\x02\x1b[1m")); // a pickle
+  EXPECT_EQ(plainText("\xef\xbb\xbf{}"), "{}");
+  EXPECT_EQ(plainText("\x1b[1;31mred\x1b[0m \x1b]0;title\atext\x1b(B"),
+            "red textB");
+  using namespace std::string_literals;
+  EXPECT_EQ(plainText("\xff\xfeh\0\xe9\0\x3d\xd8\x00\xde"s),
+            "h\xc3\xa9\xf0\x9f\x98\x80");
+  EXPECT_EQ(plainText("\xfe\xff\0h\xd8\x3d"s), "h\xef\xbf\xbd");
+}
+
 TEST(Hccl, ErrorLinesAndSpacing) {
   std::string text =
       "[INFO] HCCL(77,py):2026-01-01-00:00:01.000.001 "

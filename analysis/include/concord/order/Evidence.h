@@ -6,8 +6,9 @@
 //===----------------------------------------------------------------------===//
 //
 // Readers of Flight Recorder dumps (JSON and pickle), HCCL entry and error
-// logs, stacks (of debuggers and of Python) and rank tables; all merged into
-// one issue sequence per rank over all domains; and the diagnosis made from it.
+// logs, NCCL logs and what PyTorch's watchdog says of it, stacks (of debuggers
+// and of Python) and rank tables; all merged into one issue sequence per rank
+// over all domains; and the diagnosis made from it.
 // The bytes are foreign: counts and depths are bounded, pickles are interpreted
 // as data and execute nothing, and what is not understood is counted and shown.
 //
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -128,6 +130,7 @@ struct RankEvidence {
   bool present = false;        ///< an issue record of this rank was read
   std::vector<Issue> issues;   ///< in issue order
   bool truncatedStart = false; ///< the ring has dropped the beginning
+  bool truncatedEnd = false;   ///< the file was cut off
   std::vector<HostWait> waits;
   std::vector<ErrorLine> errors;
   std::vector<std::string> files;
@@ -138,8 +141,8 @@ struct Job {
   std::vector<Domain> domains;
   std::vector<Sequence> sequences;
   std::map<Rank, RankEvidence> ranks;
-  bool haveFlightRecorder = false, haveHccl = false, haveStacks = false,
-       haveRankTable = false, haveIssueLogs = false;
+  bool haveFlightRecorder = false, haveHccl = false, haveNccl = false,
+       haveStacks = false, haveRankTable = false, haveIssueLogs = false;
   bool nothingMoves = false; ///< seen by a watchdog when it was recorded
   uint64_t filesRead = 0, bytesRead = 0;
   uint64_t linesUnderstood = 0, linesNotUnderstood = 0, linesOther = 0;
@@ -192,6 +195,7 @@ enum class Format : uint8_t {
   FlightRecorderJson,
   FlightRecorderPickle,
   HcclLog,
+  NcclLog,
   Stack,
   RankTable,
   IssueLog,
@@ -199,6 +203,11 @@ enum class Format : uint8_t {
   Plan
 };
 Format detect(std::string_view head, std::string_view path);
+
+/// UTF-16, text with a byte order mark, and text with a terminal's escape
+/// sequences as plain UTF-8; nothing where the bytes are that already, or are
+/// no text.
+std::optional<std::string> plainText(std::string_view bytes);
 
 /// Single files, for tests and fuzzers. They return false with `error` and
 /// leave the job as it was if the text is no such thing.
@@ -213,6 +222,14 @@ bool looksLikeStack(std::string_view text);
 void readHcclLogs(
     const std::vector<std::pair<std::string, std::string_view>> &files,
     Job &job);
+
+/// NCCL's lines of its subsystems INIT and COLL, and those in which PyTorch's
+/// watchdog gives up on an operation (of ranks without other records).
+void readNcclLogs(
+    const std::vector<std::pair<std::string, std::string_view>> &files,
+    Job &job);
+/// Some line of the text is one of these.
+bool looksLikeNcclLog(std::string_view text);
 
 /// One rank's block of concord/issuelog.h.
 bool isIssueLog(std::string_view bytes);
