@@ -253,6 +253,9 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"agg_iters", 1, nullptr, 'm'},
                                  {"cudagraph", 1, nullptr, 'G'},
                                  {"report_cputime", 1, nullptr, 'C'},
+                                 {"report_timestamps", 1, nullptr, 'S'},
+                                 {"stream_null", 1, nullptr, 'y'},
+                                 {"cta_policy", 1, nullptr, 'x'},
                                  {"run_cycles", 1, nullptr, 'N'},
                                  {"timeout", 1, nullptr, 'T'},
                                  {"rounds", 1, nullptr, 3},
@@ -269,10 +272,12 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"limits", 0, nullptr, 14},
                                  {"issue-path", 0, nullptr, 15},
                                  {"json", 1, nullptr, 'J'},
+                                 {"output_file", 1, nullptr, 'J'},
+                                 {"version", 0, nullptr, 16},
                                  {"help", 0, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
   int number = 0, npus = 0, perThread = 1;
-  bool sized = false;
+  bool sized = false, ofNcclTests = false;
   code = 2;
   auto bad = [&](const char *what, const char *value) {
     if (!options.quiet)
@@ -282,7 +287,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
   if (options.quiet)
     opterr = 0;
   for (int c; (c = getopt_long(argc, argv,
-                               "n:p:g:t:b:e:i:f:o:d:r:w:a:c:R:J:z:m:G:C:N:T:h",
+                               "n:p:g:t:b:e:i:f:o:d:r:w:a:c:R:J:z:m:G:C:S:y:"
+                               "x:N:T:h",
                                kLong, nullptr)) != -1;) {
     std::string value = optarg ? optarg : "";
     bool good = true;
@@ -290,6 +296,7 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     switch (c) {
     case 'g':
     case 't': // nccl-tests: devices per thread, and threads
+      ofNcclTests = true;
       perThread *= std::atoi(value.c_str());
       good = perThread >= 1 && perThread <= 64;
       break;
@@ -301,9 +308,15 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       break;
     case 'G':
     case 'C':
+    case 'S':
+    case 'y':
+    case 'x':
       if (value != "0")
-        return bad(c == 'G' ? "there are no graphs of a device here: -G"
-                            : "times are those of the clock: -C",
+        return bad(c == 'G'   ? "there are no graphs of a device here: -G"
+                   : c == 'C' ? "times are those of the clock: -C"
+                   : c == 'S' ? "rows have no time of day: -S"
+                   : c == 'y' ? "there are no streams of a device here: -y"
+                              : "there are no thread blocks here: -x",
                    value.c_str());
       break;
     case 'N':
@@ -456,11 +469,26 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                     concord::cost::defaultCalibrationPath().c_str());
       code = 0;
       return false;
+    case 16:
+      if (!options.quiet)
+        std::printf("comm-bench, Concord %d.%d.%d, ABI %d\n",
+                    CONCORD_VERSION_MAJOR, CONCORD_VERSION_MINOR,
+                    CONCORD_VERSION_PATCH, CONCORD_ABI_VERSION);
+      code = 0;
+      return false;
     default:
+      if (!options.quiet)
+        std::fprintf(stderr, "comm-bench: see --help\n");
       return false;
     }
-    if (!good)
-      return bad("this value is not usable:", value.c_str());
+    if (!good) {
+      std::string name = std::string("-") + char(c);
+      for (const option &entry : kLong)
+        if (c < ' ' && entry.name && entry.val == c)
+          name = std::string("--") + entry.name;
+      return bad(("not a usable value of " + name + ":").c_str(),
+                 value.c_str());
+    }
   }
   bool calibrating = !options.calibrateFile.empty();
   options.limitsAlone = options.limits && optind == argc && !calibrating;
@@ -491,16 +519,16 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
   if (optind + 1 != argc)
     return bad("one operation is needed, not",
                optind < argc ? argv[argc - 1] : "none");
-  if (npus) {
-    options.ranks = npus;
-    options.iterations = number;
+  // With another tool's way of giving the ranks, -n is what it is there.
+  if (npus || ofNcclTests) {
+    options.ranks = npus ? npus : perThread;
+    if (number)
+      options.iterations = number;
   } else if (number) {
     options.ranks = number;
-  } else if (perThread > 1) {
-    options.ranks = perThread;
   }
   if (options.launched) {
-    if ((npus || number || perThread > 1) && options.ranks != options.launched)
+    if ((npus || number || ofNcclTests) && options.ranks != options.launched)
       return bad(("the launcher has started " +
                   std::to_string(options.launched) + " ranks, not")
                      .c_str(),

@@ -24,6 +24,7 @@
 #include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
+#include "concord/concord.h"
 #include "concord/stablehlo/Reader.h"
 #include "import/HloImport.h"
 #include "onnx/Onnx.h"
@@ -874,6 +875,11 @@ int main(int argc, char **argv) {
   registerPassManagerCLOptions();
   registerDefaultTimingManagerCLOptions();
   MlirOptMainConfig::registerCLOptions(registry);
+  llvm::cl::AddExtraVersionPrinter([](llvm::raw_ostream &os) {
+    os << "comm-opt, Concord " << CONCORD_VERSION_MAJOR << "."
+       << CONCORD_VERSION_MINOR << "." << CONCORD_VERSION_PATCH
+       << ", artefact ABI " << CONCORD_ABI_VERSION << "\n";
+  });
   llvm::cl::ParseCommandLineOptions(
       argc, argv,
       "Concord's compiler: mlir-opt, and ONNX models in, "

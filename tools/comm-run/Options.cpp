@@ -68,6 +68,9 @@ from the normal distribution, integers 0 or 1; a --state input begins as zeros.
 A program compiled with --dim seq=1..512 runs at the sizes of its input files, or
 of --dim seq=37 when it is a .so; a state that grows begins with its least size.
 
+To look at this host: `comm-run --topology`, `comm-run --preflight`, each with a
+--help of its own, and `comm-run --health`.
+
 Exit codes: 0 ok; 1 a difference from --expect; 2 wrong usage or unusable input;
 3 compiling failed; 4 a rank failed; 5 --timeout ran out; 128 + signal when
 interrupted.)";

@@ -28,6 +28,17 @@ grep -q "arrival after the first" "$out/split.txt" || fail "no skew"
 grep -q "</svg>" "$out/plot.svg" || fail "no drawing"
 "$bench" all_gather -n 4 -b 8K -e 8K --iters 2 --rounds 1 --baseline "$out/now.json" |
   grep -q "now/then" || fail "no comparison"
+# nccl-tests' way of giving ranks; values that are out of place, by their option.
+"$bench" all_reduce_perf -g 2 -t 1 -n 3 -b 4K -e 4K --rounds 1 -m 1 -G 0 -C 0 -S 0 -y 0 -x 0 -z 1 \
+  >"$out/nccl.txt" || fail "nccl-tests spellings"
+grep -q "all_reduce: 2 ranks" "$out/nccl.txt" || fail "-n of nccl-tests is not the ranks"
+for bad in "-f 1" "-b 8x" "--rounds 0" "-S 1"; do
+  code=0
+  "$bench" all_reduce -n 2 $bad >"$out/bad.txt" 2>&1 || code=$?
+  [ $code -eq 2 ] || fail "$bad ended with $code"
+  grep -q -e "${bad% *}: *'${bad#* }'\|${bad% *} '${bad#* }'" "$out/bad.txt" || fail "$bad: $(cat "$out/bad.txt")"
+done
+"$bench" --version | grep -q "^comm-bench, Concord " || fail "no version"
 # What cannot be read or written is said before anything is measured.
 for bad in "--baseline $out/none" "-J $out/none/x" "--plot $out/none/x"; do
   code=0
