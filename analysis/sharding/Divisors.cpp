@@ -9,8 +9,11 @@
 // then sees it as 12 heads of 64, no head-wise split over 8 ranks exists. Such
 // cuts are found from the rules alone: a factor that covers an operand's
 // dimension only in its outer part, where the dimension can be followed back to
-// a weight matrix. Where not even the 768 divides, the axis is refused as well:
-// every rank would hold and compute the whole projection.
+// a weight matrix, and forward to a product that is made per block. (Pixels
+// that a last projection makes per patch are blocks, too, but nothing is lost
+// where a rank holds that projection whole.) Where not even the 768 divides,
+// the axis is refused as well: every rank would hold and compute the whole
+// projection.
 //
 //===----------------------------------------------------------------------===//
 
@@ -109,18 +112,24 @@ public:
     return false;
   }
 
-  /// Whether some of the blocks that a factor runs over are later picked out by
-  /// number, as q, k and v are from [3, heads * width]. Such blocks are no
-  /// heads.
-  bool pickedFrom(const OpInfo &op, const Factor &factor) {
+  /// What becomes of the blocks that a factor runs over.
+  struct Fate {
+    bool picked = false; ///< some are picked out by number, as q, k and v are
+                         ///< from [3, heads * width]: no heads
+    bool multiplied = false; ///< a product is made for each, as of heads
+  };
+  Fate fateOf(const OpInfo &op, const Factor &factor) {
     std::set<Part> seen;
     std::vector<Part> work;
+    Fate fate;
     auto follow = [&](const OpInfo &info, const Factor &by) {
       for (size_t k = 0; k < info.results.size(); ++k)
         if (info.results[k] >= 0 && by.results[k].dim >= 0)
           work.push_back({info.results[k], by.results[k].dim,
                           by.results[k].outer, by.size});
     };
+    // Of an operation that cuts and multiplies at once, as Attention does.
+    fate.multiplied = multiplies(op, factor);
     follow(op, factor);
     while (!work.empty()) {
       Part part = work.back();
@@ -137,13 +146,14 @@ public:
                   std::min(ref.outer * next.size, part.outer * part.size))
             continue;
           kept = true;
+          fate.multiplied |= multiplies(info, next);
           follow(info, next);
         }
         if (!kept && !info.rule.factors.empty() && shrinks(info, k))
-          return true;
+          fate.picked = true;
       }
     }
-    return false;
+    return fate;
   }
 
   std::vector<Cut> cuts() {
@@ -163,10 +173,11 @@ public:
           if (ref.outer * factor.size >= problem.tensors[tensor].shape[ref.dim])
             continue;
           blocks[ref.dim].push_back(factor.size);
-          ofWeight[ref.dim] =
-              ofWeight[ref.dim] ||
-              (fromWeight({tensor, ref.dim, ref.outer, factor.size}) &&
-               !pickedFrom(info, factor));
+          if (ofWeight[ref.dim] ||
+              !fromWeight({tensor, ref.dim, ref.outer, factor.size}))
+            continue;
+          Fate fate = fateOf(info, factor);
+          ofWeight[ref.dim] = fate.multiplied && !fate.picked;
         }
         for (auto &[dim, sizes] : blocks) {
           if (!ofWeight[dim])
@@ -181,6 +192,31 @@ public:
   }
 
 private:
+  /// A product that is made for each block of a factor: several operands have
+  /// the blocks, and some of them a dimension that the results do not have.
+  bool multiplies(const OpInfo &op, const Factor &by) const {
+    size_t carriers = 0;
+    bool contracts = false;
+    for (size_t k = 0; k < op.operands.size(); ++k) {
+      if (op.operands[k] < 0 || by.operands[k].dim < 0)
+        continue;
+      ++carriers;
+      const std::vector<int64_t> &shape = problem.tensors[op.operands[k]].shape;
+      for (int32_t dim = 0; dim < static_cast<int32_t>(shape.size()); ++dim)
+        contracts |=
+            shape[dim] > 1 &&
+            std::ranges::none_of(op.rule.factors, [&](const Factor &factor) {
+              return factor.operands[k].dim == dim &&
+                     std::ranges::any_of(factor.results, [](const DimRef &ref) {
+                       return ref.dim >= 0;
+                     });
+            });
+    }
+    const bool kept = std::ranges::any_of(
+        by.results, [](const DimRef &ref) { return ref.dim >= 0; });
+    return carriers >= 2 && kept && contracts;
+  }
+
   bool shrinks(const OpInfo &op, size_t operand) const {
     const auto count = [&](int32_t tensor) {
       int64_t product = 1;

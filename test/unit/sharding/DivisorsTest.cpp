@@ -25,6 +25,11 @@ Transformer base() {
   return t;
 }
 
+/// The scores of [..., heads, positions, width] with themselves.
+Id scores(Net &net, Id x, std::vector<int64_t> swapped) {
+  return net.matmul(x, net.transpose(x, std::move(swapped)));
+}
+
 TEST(Divisors, HeadsOfBert) {
   for (int64_t good : {1, 2, 3, 4, 6, 12})
     EXPECT_FALSE(checkMesh(bert(good, base()).problem)) << good;
@@ -48,7 +53,9 @@ TEST(Divisors, FusedProjectionInThreePlusHeads) {
     Net net(ranks);
     Id x = net.input({1, 16, 768});
     Id qkv = net.matmul(x, net.weight({768, 3 * 768}));
-    net.output(net.reshape(qkv, {1, 16, 3, 12, 64}, "cut"));
+    qkv = net.reshape(qkv, {1, 16, 3, 12, 64}, "cut");
+    net.output(
+        scores(net, net.transpose(qkv, {0, 2, 3, 1, 4}), {0, 1, 2, 4, 3}));
     auto refusal = checkMesh(net.problem);
     EXPECT_EQ(refusal.has_value(), 12 % ranks != 0) << ranks;
     if (refusal)
@@ -64,7 +71,7 @@ TEST(Divisors, BatchAndHeadsInOneDimension) {
     Id k = net.matmul(x, net.weight({768, 768}));
     k = net.transpose(net.reshape(k, {2, 16, 12, 64}), {0, 2, 1, 3});
     k = net.transpose(net.reshape(k, {24, 16, 64}), {0, 2, 1});
-    net.output(net.reshape(k, {2, 12, 64, 16}));
+    net.output(scores(net, net.reshape(k, {2, 12, 64, 16}), {0, 1, 3, 2}));
     auto refusal = checkMesh(net.problem);
     EXPECT_EQ(refusal.has_value(), 12 % ranks != 0) << ranks;
     if (refusal) {
@@ -91,13 +98,27 @@ TEST(Divisors, PartsThatArePickedAreNoHeads) {
     Id x = net.input({1, 16, 768});
     Id qkv = net.matmul(x, net.weight({768, 3 * 768}));
     qkv = net.transpose(net.reshape(qkv, {1, 16, 3, 768}), {2, 0, 1, 3});
-    for (int i = 0; i < 3; ++i)
-      net.output(net.reshape(net.pick(qkv, 0), {1, 16, 12, 64}));
+    for (int i = 0; i < 3; ++i) {
+      Id part = net.reshape(net.pick(qkv, 0), {1, 16, 12, 64});
+      net.output(scores(net, net.transpose(part, {0, 2, 1, 3}), {0, 1, 3, 2}));
+    }
     auto refusal = checkMesh(net.problem);
     EXPECT_EQ(refusal.has_value(), 12 % ranks != 0) << ranks;
     if (refusal) {
       EXPECT_EQ(refusal->size, 12);
     }
+  }
+}
+
+/// Pixels of patches, as a diffusion transformer ends: [2, 2, 4] of 16.
+TEST(Divisors, BlocksThatAreOnlyMovedAreNoHeads) {
+  for (int64_t ranks : {2, 4, 8}) {
+    Net net(ranks);
+    Id x = net.input({2, 16, 64});
+    x = net.matmul(x, net.weight({64, 16}));
+    x = net.transpose(net.reshape(x, {2, 4, 4, 2, 2, 4}), {0, 5, 1, 3, 2, 4});
+    net.output(net.reshape(x, {2, 4, 8, 8}));
+    EXPECT_FALSE(checkMesh(net.problem)) << ranks;
   }
 }
 
