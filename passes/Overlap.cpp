@@ -21,9 +21,11 @@
 #include "common/CostBridge.h"
 #include "common/Explain.h"
 #include "common/PlanBuilder.h"
+#include "common/Workspace.h"
 #include "concord/order/Certificate.h"
 #include "overlap/Rewrite.h"
 
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Transforms/RegionUtils.h"
@@ -54,6 +56,13 @@ bool communicates(Operation *root) {
       .wasInterrupted();
 }
 
+/// Whether what the blocks of `op` make may be tensors.
+bool holdsTensors(Operation *op) {
+  return op->getNumRegions() &&
+         !isa<comm::CollectiveOpInterface, linalg::LinalgOp, tensor::GenerateOp,
+              tensor::PadOp>(op);
+}
+
 /// What takes no time and nothing: it goes wherever it is used.
 bool isFree(Operation *op) {
   return op->getNumOperands() == 0 && op->getNumRegions() == 0 &&
@@ -77,6 +86,8 @@ public:
   BlockScheduler(Block &block, const CostModel &cost, bool keepIssueOrder)
       : block(block), cost(cost) {
     problem.keepIssueOrder = keepIssueOrder;
+    // A start and a wait, an issue's time each.
+    problem.startSeconds = 2 * cost.machine().issueSeconds;
   }
 
   void build();
@@ -359,6 +370,9 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
             cost->machine().calibrated ? "calibrated" : "built-in",
             "machine=" + cost->machine().name);
     several = llvm::range_size(module.getOps<comm::ProgramOp>()) > 1;
+    // comm-plan-workspace has the last word: only then are buffers known.
+    if (memory >= 0 && !memoryLimit(module))
+      setMemoryLimit(module, memory);
     // A solution of an earlier run is not one of the new order.
     for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
       if (isa<comm::OrderOp, comm::CertificateOp>(op))
@@ -471,7 +485,7 @@ double Overlap::givenPeak(Block &block, const CostModel &cost) {
   for (Operation &op : block)
     for (Region &region : op.getRegions())
       for (Block &inner : region)
-        if (!isa<comm::CollectiveOpInterface>(op) && communicates(&op)) {
+        if (holdsTensors(&op)) {
           auto &most = scheduler.inside[&op];
           most.given = most.now = std::max(most.now, givenPeak(inner, cost));
         }
@@ -525,7 +539,6 @@ static bool choose(schedule::Schedule &solution,
                    const schedule::Problem &problem, Choices &choices) {
   if (!choices.bounded())
     return true;
-  solution.possible = choices(solution.possible);
   std::vector<Action> own = std::move(solution.actions);
   auto count = choices(static_cast<int64_t>(own.size()));
   if (count < 0 || count > 3 * static_cast<int64_t>(problem.nodes.size()))
@@ -560,11 +573,13 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
   for (Operation &op : block)
     for (Region &region : op.getRegions())
       for (Block &inner : region) {
-        if (isa<comm::CollectiveOpInterface>(op) || !communicates(&op))
+        if (!holdsTensors(&op))
           continue;
         BlockScheduler::Inside innerPeak;
-        if (failed(scheduleBlock(inner, cost, choices, /*outermost=*/false,
-                                 growth, innerPeak)))
+        if (!communicates(&op))
+          innerPeak.given = innerPeak.now = givenPeak(inner, cost);
+        else if (failed(scheduleBlock(inner, cost, choices, /*outermost=*/false,
+                                      growth, innerPeak)))
           return failure();
         BlockScheduler::Inside &most = scheduler.inside[&op];
         most.given = std::max(most.given, innerPeak.given);
@@ -581,7 +596,6 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
   bool limited = memory >= 0;
   scheduler.problem.growth = limited ? 1.0 : growth;
   scheduler.problem.align = 64; // as comm-plan-workspace by default
-  scheduler.problem.hard = outermost && limited;
   scheduler.problem.limit =
       outermost && limited ? static_cast<double>(memory.getValue()) : -1;
   std::optional<double> givenBytes;
@@ -594,17 +608,16 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
     }
   }
   schedule::Schedule solution = schedule::overlap(scheduler.problem);
+  // Buffers may turn out to be fewer than values, so that the given order is
+  // not over the limit after all; nothing may be added to it.
+  if (!solution.possible) {
+    scheduler.problem.limit = -1;
+    solution = schedule::overlap(scheduler.problem);
+  }
   if (!choose(solution, scheduler.problem, choices)) {
     choices.mismatch();
     return choices.finish();
   }
-  if (!solution.possible)
-    return block.getParentOp()->emitError()
-           << "comm-overlap: the given order holds "
-           << static_cast<int64_t>(
-                  std::max(solution.bytesBefore, solution.arenaBefore))
-           << " bytes at its peak, over the limit of " << memory.getValue()
-           << "; raise memory=, or split the program";
   peak.given = givenBytes.value_or(solution.bytesBefore);
   peak.now = solution.bytesAfter;
   before += solution.secondsBefore;

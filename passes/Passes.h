@@ -87,9 +87,9 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
                      "calibration or topology file"),
       llvm::cl::init("")};
   Option<int64_t> memory{*this, "memory",
-                         llvm::cl::desc("Bytes that overlapping may hold at "
-                                        "once; negative: 1.1 times the given "
-                                        "order's"),
+                         llvm::cl::desc("Bytes that the arena may have; "
+                                        "negative: overlapping takes 1.1 times "
+                                        "what the given order holds"),
                          llvm::cl::init(-1)};
 };
 

@@ -423,9 +423,11 @@ def CommOverlap : Pass<"comm-overlap", "::mlir::ModuleOp"> {
 
     - **Memory is a hard limit**: no schedule holds more bytes at once than
       `memory`, or without it `growth` times what the given order holds. Arguments
-      and results of the function are not counted, everything in flight is. A given
-      order that is over `memory` itself is an error. With `memory`, what stands in loops
-      and branches is started only where it holds no more than it did.
+      and results of the function are not counted, everything in flight is. Values are
+      what is counted here, and buffers are fewer or more: `memory` stays on the module
+      (`comm.memory_limit`), and comm-plan-workspace refuses an arena over it. Where the
+      given order itself holds more, nothing is added to it. With `memory`, what stands in
+      loops and branches is started only where it holds no more than it did.
     - **Shared memory**: where the ranks' own cores move the bytes, nothing is hidden
       and nothing is started (`reason=cores-move-the-bytes`).
     - **Loops** of known trip count: a collective that needs only the counter is made
@@ -434,6 +436,8 @@ def CommOverlap : Pass<"comm-overlap", "::mlir::ModuleOp"> {
       takes counts: where it is over the limit the loops stay (`keep-loops`). So does
       a loop with a transfer, a barrier or an effect in it, and every loop where
       several programs meet.
+    - **Starts cost**: a collective that hides less than two issues take stays whole
+      (`reason=start-costs-more`).
     - **Priorities**: a collective of a lower priority stays behind a higher one that
       comes before it could end, and is cut into pieces where it would hold the link
       for long; each priority gets a lane of its own where the order can still be
@@ -463,7 +467,7 @@ def CommOverlap : Pass<"comm-overlap", "::mlir::ModuleOp"> {
     Option<"machine", "machine", "std::string", /*default=*/"",
            "Figures of the cost model: cpu, accelerator, or a calibration or topology file">,
     Option<"memory", "memory", "int64_t", /*default=*/"-1",
-           "Bytes that may live at once; negative: growth decides">,
+           "Bytes that the arena may have; negative: growth decides">,
     Option<"growth", "growth", "double", /*default=*/"1.1",
            "Without memory: times what the given order holds">,
     Option<"chunk", "chunk", "bool", /*default=*/"true",
@@ -590,14 +594,21 @@ def CommPlanWorkspace : Pass<"comm-plan-workspace", "::mlir::ModuleOp"> {
     to one that stays.
 
     The size of the arena, its lower bound (the largest sum of sizes live at one
-    time), and the reason for a gap between the two are printed with `--explain`.
+    time), and the reason for a gap between the two are printed with `--explain`. An
+    arena over `memory`, or over the limit that comm-overlap left on the module, is an
+    error that names the largest buffers live at its peak; with `--comm-pipeline` less is
+    overlapped before that.
 
     Before: `%b = memref.alloc() : memref<4xf32>`
 
     After: `%b = memref.view %arena[%c0][] : memref<64xi8> to memref<4xf32>`
   }];
-  let options = [Option<"align", "align", "int64_t", /*default=*/"64",
-                        "Alignment of every buffer in bytes">];
+  let options = [
+    Option<"align", "align", "int64_t", /*default=*/"64",
+           "Alignment of every buffer in bytes">,
+    Option<"memory", "memory", "int64_t", /*default=*/"-1",
+           "Bytes that an arena may have; negative: what the module says, if it does">
+  ];
   let statistics = [Statistic<"arenaBytes", "arena-bytes", "Size of the arena">];
   let dependentDialects = ["::concord::comm::CommDialect",
     "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect",
@@ -611,7 +622,8 @@ def CommVerifyWorkspace : Pass<"comm-verify-workspace", "::mlir::ModuleOp"> {
     synchronises: no operation with such an effect or with unknown ones, and no
     opaque compute that declares workspace and is given none. No two views of the
     arena that are live together overlap, what peers read of an operation in flight
-    counted until its wait. It reads the views and their uses, never `comm.arena`.
+    counted until its wait. No arena is over `comm.memory_limit`. It reads the views and
+    their uses, never `comm.arena`.
   }];
   let dependentDialects = ["::concord::comm::CommDialect"];
 }

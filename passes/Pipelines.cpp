@@ -12,8 +12,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "Passes.h"
+#include "comm/Comm.h"
+#include "common/Explain.h"
 #include "common/Family.h"
 #include "common/Predicted.h"
+#include "common/Workspace.h"
 
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,6 +24,9 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSwitch.h"
+
+#include <limits>
+#include <optional>
 
 using namespace mlir;
 
@@ -114,6 +120,106 @@ struct MachinePass : public PassWrapper<MachinePass, OperationPass<ModuleOp>> {
   std::string machine;
 };
 
+/// Keeps the limit of memory on the module, for whoever plans it.
+struct MemoryPass : public PassWrapper<MemoryPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MemoryPass)
+  explicit MemoryPass(int64_t bytes) : bytes(bytes) {}
+  StringRef getArgument() const override { return "comm-memory"; }
+  StringRef getDescription() const override {
+    return "Keep the limit of memory on the module";
+  }
+  void runOnOperation() override { setMemoryLimit(getOperation(), bytes); }
+  int64_t bytes;
+};
+
+/// Schedules and plans. Where the arena is over the limit that the module
+/// carries, again from where it was, with less to be held at once; in the end
+/// as it was given, and comm-plan-workspace refuses what is still too much.
+struct FitPass : public PassWrapper<FitPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FitPass)
+  /// Adds the passes up to the plan; with std::nullopt nothing is overlapped.
+  /// `judges`: what is over the limit is refused.
+  using Fill = std::function<void(OpPassManager &,
+                                  std::optional<int64_t> memory, bool judges)>;
+  explicit FitPass(Fill fill) : fill(std::move(fill)) {}
+  FitPass(const FitPass &other) = default;
+
+  StringRef getArgument() const override { return "comm-fit"; }
+  StringRef getDescription() const override {
+    return "Overlap as far as the arena stays within the limit of memory";
+  }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    OpPassManager manager("builtin.module");
+    fill(manager, 0, true);
+    manager.getDependentDialects(registry);
+  }
+
+  LogicalResult attempt(std::optional<int64_t> memory, bool judges) {
+    OpPassManager manager("builtin.module");
+    fill(manager, memory, judges);
+    return runPipeline(manager, getOperation());
+  }
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    OwningOpRef<ModuleOp> given = module.clone();
+    auto restore = [&] {
+      OwningOpRef<ModuleOp> copy = given->clone();
+      module.getBodyRegion().takeBody(copy->getBodyRegion());
+      module->setAttrs((*copy)->getAttrDictionary());
+    };
+    // What is given up is not explained.
+    const bool explained = explains(module);
+    auto hush = [&] {
+      module->removeAttr("comm.explain");
+      module->removeAttr("comm.explain_collect");
+    };
+    const int64_t limit = *memoryLimit(module);
+    constexpr int64_t kNoMore = 0; // than the given order holds
+    std::optional<int64_t> memory = limit;
+    int64_t over = 0;
+    for (int tries = 0; memory; ++tries) {
+      if (explained)
+        hush();
+      if (failed(attempt(memory, /*judges=*/false)))
+        return signalPassFailure();
+      int64_t arena = 0;
+      for (auto planned : module.getOps<comm::ArenaOp>())
+        arena = std::max(arena, static_cast<int64_t>(planned.getSize()));
+      // Members of a program with bounded dimensions are placed, and judged,
+      // when all of them have come to this.
+      if (arena <= limit)
+        break;
+      over = arena;
+      restore();
+      if (memory == kNoMore)
+        memory = std::nullopt;
+      else if (tries)
+        memory = kNoMore;
+      else
+        memory =
+            static_cast<int64_t>(static_cast<double>(limit) * limit / arena);
+    }
+    if (memory && !explained) {
+      OpPassManager judge("builtin.module");
+      judge.addPass(createCommVerifyWorkspace());
+      if (failed(runPipeline(judge, module)))
+        signalPassFailure();
+      return;
+    }
+    if (memory)
+      restore();
+    if (memory != limit)
+      explain(module, module.getLoc(), "comm-overlap",
+              memory ? "tighter" : "give-up", "memory-limit",
+              "arena_bytes=" + Twine(over) + " limit_bytes=" + Twine(limit));
+    if (failed(attempt(memory, /*judges=*/true)))
+      signalPassFailure();
+  }
+
+  Fill fill;
+};
+
 void addPhase(OpPassManager &manager, Phase until, FillPhase fill) {
   manager.addPass(std::make_unique<PhasePass>(until, std::move(fill)));
 }
@@ -141,6 +247,8 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   }
   if (!options.machine.empty())
     manager.addPass(std::make_unique<MachinePass>(options.machine));
+  if (options.memory >= 0)
+    manager.addPass(std::make_unique<MemoryPass>(options.memory));
   CommPartitionOptions split;
   split.experts = options.experts;
   addPhase(manager, Phase::Partitioned,
@@ -180,28 +288,51 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
   fused.machineName = options.machine;
   fused.exact = exact;
   bool overlaps = options.opt && options.overlap, health = options.health;
+  auto order = [=](OpPassManager &pm) {
+    if (health)
+      pm.addPass(createCommHealth());
+    pm.addPass(createCommOrder());
+    pm.addPass(createCommVerifyOrder());
+  };
+  auto plan = [](OpPassManager &pm, bool judges) {
+    CommPlanWorkspaceOptions workspace;
+    if (!judges)
+      workspace.memory = std::numeric_limits<int64_t>::max();
+    pm.addPass(createCommBufferize());
+    cleanUp(pm);
+    pm.addPass(createCommPlanWorkspace(workspace));
+    if (judges)
+      pm.addPass(createCommVerifyWorkspace());
+    pm.addPass(createCommVerifyOrder());
+  };
+  bool fits = overlaps && options.memory >= 0 && to != Phase::Ordered;
   addPhase(manager, Phase::Ordered, [=](OpPassManager &pm) {
     if (bucket)
       pm.addPass(createCommBucket(joined));
     if (fuseCollectives)
       pm.addPass(createCommFuse(fused));
     pm.addPass(createCommVerifyUniform());
+    if (fits) {
+      pm.addPass(std::make_unique<FitPass>(
+          [=](OpPassManager &pm, std::optional<int64_t> memory, bool judges) {
+            if (memory) {
+              CommOverlapOptions within = overlap;
+              within.memory = *memory;
+              pm.addPass(createCommOverlap(within));
+            }
+            order(pm);
+            plan(pm, judges);
+          }));
+      return;
+    }
     if (overlaps)
       pm.addPass(createCommOverlap(overlap));
-    if (health)
-      pm.addPass(createCommHealth());
-    pm.addPass(createCommOrder());
-    pm.addPass(createCommVerifyOrder());
+    order(pm);
   });
   if (to == Phase::Ordered)
     return;
-  addPhase(manager, Phase::Planned, [](OpPassManager &pm) {
-    pm.addPass(createCommBufferize());
-    cleanUp(pm);
-    pm.addPass(createCommPlanWorkspace());
-    pm.addPass(createCommVerifyWorkspace());
-    pm.addPass(createCommVerifyOrder());
-  });
+  addPhase(manager, Phase::Planned,
+           [=](OpPassManager &pm) { plan(pm, /*judges=*/true); });
   if (to == Phase::Planned)
     return;
   addPhase(manager, Phase::Lowered,

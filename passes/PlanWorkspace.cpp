@@ -18,6 +18,7 @@
 #include "common/Family.h"
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
+#include "common/Workspace.h"
 #include "concord/memory/Place.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -165,7 +166,48 @@ struct PlanWorkspace
     return nullptr;
   }
 
-  LogicalResult plan(func::FuncOp function) {
+  /// Says which buffers make the largest live set.
+  LogicalResult refuse(func::FuncOp function, ArrayRef<Planned> buffers,
+                       const memory::Placement &placement, int64_t limit) {
+    int64_t at = 0, most = -1;
+    std::map<int64_t, int64_t> changes;
+    for (const Planned &buffer : buffers) {
+      changes[buffer.life.first] += buffer.bytes;
+      changes[buffer.life.last + 1] -= buffer.bytes;
+    }
+    int64_t live = 0;
+    for (auto [time, change] : changes)
+      if ((live += change) > most) {
+        most = live;
+        at = time;
+      }
+    SmallVector<Planned> largest;
+    for (const Planned &buffer : buffers)
+      if (buffer.life.first <= at && at <= buffer.life.last)
+        largest.push_back(buffer);
+    llvm::stable_sort(largest, [](const Planned &a, const Planned &b) {
+      return a.bytes > b.bytes;
+    });
+    InFlightDiagnostic error =
+        emitError(function.getLoc(), "comm-plan-workspace: the arena of ")
+        << function.getSymName() << " takes " << placement.bytes
+        << " bytes, over the limit of " << limit << "; " << placement.bound
+        << " are live at one time, in " << largest.size() << " buffers";
+    if (placement.bound <= limit)
+      error << (placement.optimal ? ", and no placement of them is smaller"
+                                  : ", and no smaller placement was found");
+    error << ". Raise memory=, or split the program";
+    constexpr size_t kShown = 5;
+    for (Planned &buffer : MutableArrayRef(largest).take_front(kShown)) {
+      std::string where = describeLocation(buffer.op.getLoc());
+      error.attachNote(buffer.op.getLoc())
+          << buffer.bytes << " bytes, " << buffer.op.getType()
+          << (where.empty() ? "" : " of ") << where;
+    }
+    return error;
+  }
+
+  LogicalResult plan(func::FuncOp function, std::optional<int64_t> limit) {
     if (!function.getBody().hasOneBlock())
       return function.emitError(
           "has branches between blocks; only structured control "
@@ -204,6 +246,8 @@ struct PlanWorkspace
     for (const Planned &buffer : buffers)
       intervals.push_back({buffer.life.first, buffer.life.last, buffer.bytes});
     memory::Placement placement = memory::place(intervals);
+    if (limit && placement.bytes > *limit)
+      return refuse(function, buffers, placement, *limit);
     for (auto [buffer, offset] : llvm::zip(buffers, placement.offsets))
       buffer.offset = offset;
     int64_t size = placement.bytes, bound = placement.bound;
@@ -287,10 +331,12 @@ struct PlanWorkspace
          llvm::make_early_inc_range(module.getOps<comm::ArenaOp>()))
       if (!isPlanned(module.lookupSymbol<func::FuncOp>(arena.getProgram())))
         arena.erase();
+    std::optional<int64_t> limit =
+        memory >= 0 ? std::optional(memory.getValue()) : memoryLimit(module);
     for (func::FuncOp function : entryFunctions(module)) {
       if (isPlanned(function))
         continue;
-      if (failed(plan(function)))
+      if (failed(plan(function, limit)))
         return signalPassFailure();
     }
     setPhase(module, Phase::Planned);

@@ -14,6 +14,7 @@
 #include "common/Family.h"
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
+#include "common/Workspace.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -113,6 +114,10 @@ struct VerifyWorkspace
       return success();
     Value arena = function.getArgument(0);
     int64_t size = cast<MemRefType>(arena.getType()).getDimSize(0);
+    if (auto limit = memoryLimit(getOperation()); limit && size > *limit)
+      return function.emitError("its arena of ")
+             << size << " bytes is over the limit of " << *limit << " ("
+             << kMemoryLimit << ")";
     SmallVector<View> views;
     for (Operation *user : arena.getUsers()) {
       auto view = dyn_cast<memref::ViewOp>(user);

@@ -38,6 +38,8 @@ const char *toString(Reason reason) {
     return "memory-limit";
   case Reason::NoGain:
     return "no-gain";
+  case Reason::StartCost:
+    return "start-costs-more";
   }
   return "";
 }
@@ -96,6 +98,8 @@ double arenaBytes(const Problem &problem, const Schedule &schedule,
 
 Schedule overlap(const Problem &problem) {
   Schedule solution = best(problem);
+  if (!solution.possible)
+    return solution;
   Schedule given;
   given.actions = givenActions(problem);
   bool kept = solution.actions == given.actions;
@@ -107,12 +111,7 @@ Schedule overlap(const Problem &problem) {
       bytes = arenaBytes(problem, schedule, /*quick=*/false);
     return bytes > limit;
   };
-  bool over = exceeds(given, solution.arenaBefore);
-  if (problem.hard && over)
-    solution.possible = false;
-  if (!solution.possible)
-    return solution;
-  if (over)
+  if (exceeds(given, solution.arenaBefore))
     limit = solution.arenaBefore;
   solution.arenaAfter = solution.arenaBefore;
   if (kept || !exceeds(solution, solution.arenaAfter))

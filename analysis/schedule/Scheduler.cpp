@@ -26,8 +26,9 @@ Scheduler::Scheduler(const Problem &problem, bool reaches)
     : problem(problem), reaches(reaches), count(problem.nodes.size()),
       users(count), successors(count), missing(count, 0), held(count, 0),
       state(count, State::Waiting), issuedNode(count, false),
-      memoryHeld(count, false), begins(count, 0), ends(count, 0),
-      hiddenCompute(count, 0), buffers(problem.bytes.size()), profile(count) {
+      memoryHeld(count, false), keptWhole(count, false), begins(count, 0),
+      ends(count, 0), hiddenCompute(count, 0), buffers(problem.bytes.size()),
+      profile(count) {
   uint32_t lanes = 1;
   uint32_t lastBarrier = kNone, lastCollective = kNone;
   std::vector<uint32_t> sinceBarrier;
@@ -496,6 +497,8 @@ Schedule Scheduler::run() {
     waitFor(flying.front());
   result.secondsAfter = now;
   result.bytesAfter = peak;
+  if (problem.startSeconds > 0)
+    keepWhole();
 
   bool gain =
       !problem.keepAsGiven &&
@@ -513,6 +516,8 @@ Schedule Scheduler::run() {
       decision.reason = Reason::MovedByCore;
     else if (!gain)
       decision.reason = memoryHeld[n] ? Reason::MemoryLimit : Reason::NoGain;
+    else if (keptWhole[n])
+      decision.reason = Reason::StartCost;
     else if (node.seconds <= 0) // a group of one: there is nothing to hide
       decision.reason = Reason::NoGain;
     else if (decision.hidden >= node.seconds * (1 - 1e-6))

@@ -75,6 +75,7 @@ private:
   bool mayHoldBack(uint32_t n);
   void measureGiven();
   void latestStarts();
+  void keepWhole();
 
   const Problem &problem;
   bool reaches;
@@ -82,7 +83,7 @@ private:
   std::vector<std::vector<uint32_t>> users, successors;
   std::vector<uint32_t> missing, held;
   std::vector<State> state;
-  std::vector<bool> issuedNode, memoryHeld;
+  std::vector<bool> issuedNode, memoryHeld, keptWhole;
   std::vector<double> begins, ends, hiddenCompute;
   std::vector<Buffer> buffers;
   Profile profile;

@@ -67,9 +67,12 @@ class Program:
                      f"--comm-pipeline={pipeline} to=lowered", "--explain",
                      "--emit=so", "-o", self.path]).stderr
         held = re.findall(r"comm-overlap memory .* bytes_before=(\d+) bytes_after=(\d+) "
-                          r"limit_bytes=(\d+)", said)
+                          r"arena_bytes=\d+ limit_bytes=(\d+)", said)
         self.before, self.after, self.limit = (
             (int(x) for x in held[-1]) if held else (None, None, None))
+        asked = re.search(r"memory=(\d+)", pipeline)
+        if asked:
+            self.limit = int(asked[1])
         self.arena = sum(int(x) for x in re.findall(
             r"comm-plan-workspace place .*? bytes=(\d+)", said))
 

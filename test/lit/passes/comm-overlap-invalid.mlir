@@ -3,14 +3,14 @@
 //
 // Refusals, and the decisions with their reasons.
 //
-// RUN: not comm-opt %s --comm-overlap="memory=100000" 2>&1 | FileCheck %s --check-prefix=LIMIT
+// RUN: not comm-opt %s --comm-overlap="memory=100000" --comm-plan-workspace 2>&1 | FileCheck %s --check-prefix=LIMIT
 // RUN: comm-opt %s --comm-overlap="memory=16000032" --explain -o /dev/null 2>&1 | FileCheck %s --check-prefix=KEPT
 // RUN: comm-opt %s --comm-overlap="machine=cpu" --explain -o /dev/null 2>&1 | FileCheck %s --check-prefix=CORES
 // RUN: not comm-opt %s --comm-overlap="machine=/no/such/file" 2>&1 | FileCheck %s --check-prefix=FILE
 // RUN: not comm-opt %s --comm-overlap="growth=0.5" 2>&1 | FileCheck %s --check-prefix=GROWTH
 // RUN: not comm-opt %s --comm-chunk="bytes=0" 2>&1 | FileCheck %s --check-prefix=BYTES
 
-// LIMIT: error: comm-overlap: the given order holds {{[0-9]+}} bytes at its peak, over the limit of 100000
+// LIMIT: error: comm-plan-workspace: the arena of main takes 8000000 bytes, over the limit of 100000
 // KEPT: explain: comm-overlap cost {{.*}} reason=built-in machine=accelerator
 // KEPT: explain: comm-overlap {{.*}} domain=dp seconds={{.*}} hidden_seconds=
 // KEPT: limit_bytes=16000032

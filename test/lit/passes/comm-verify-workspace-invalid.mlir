@@ -139,3 +139,12 @@ module attributes {comm.world = 2 : i64} {
     return
   }
 }
+
+// -----
+
+module attributes {comm.memory_limit = 63 : i64} {
+  // expected-error @below {{its arena of 64 bytes is over the limit of 63 (comm.memory_limit)}}
+  func.func @over(%arena: memref<64xi8> {comm.arena}) {
+    return
+  }
+}

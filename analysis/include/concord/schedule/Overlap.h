@@ -44,11 +44,12 @@ struct Problem {
   std::vector<double> bytes;  ///< of each buffer
   std::vector<bool> outlives; ///< buffers that live to the end
   int64_t align = 1;          ///< of buffers in the arena
-  double limit = -1;          ///< bytes that may live at once; < 0: none
-  /// An arena of the given order over the limit is one that is not possible;
-  /// else that is the limit then.
-  bool hard = false;
-  double growth = 1.1;         ///< without a limit: times the given order's
+  /// Bytes that may live at once, and that their arena may have unless that of
+  /// the given order has more; < 0: growth decides.
+  double limit = -1;
+  double growth = 1.1; ///< without a limit: times the given order's
+  /// What a start and a wait cost: a collective that hides less stays whole.
+  double startSeconds = 0;
   bool keepIssueOrder = false; ///< collectives keep their relative order
   bool keepAsGiven = false;    ///< the given order is the solution
   uint32_t window = 4096;      ///< how far ahead an operation may come from
@@ -68,6 +69,7 @@ enum class Reason : uint8_t {
   MovedByCore,  ///< the cores that would compute move its bytes
   MemoryLimit,  ///< starting it earlier, or something in between, did not fit
   NoGain,       ///< the order found is not better than the given one
+  StartCost,    ///< a start and a wait cost more than what they would hide
 };
 const char *toString(Reason reason);
 
@@ -89,6 +91,14 @@ struct Schedule {
   double limit = 0;                       ///< that was kept
   double arenaBefore = 0, arenaAfter = 0; ///< bytes that their buffers take
 };
+
+/// What actions take that are a valid schedule.
+struct Outcome {
+  double seconds = 0;         ///< predicted
+  double bytes = 0;           ///< most that live at once
+  std::vector<double> hidden; ///< of each node, behind computation
+};
+Outcome outcome(const Problem &problem, const std::vector<Action> &actions);
 
 /// Bytes of an arena for the buffers of `schedule`: as memory::place() does it,
 /// or its near-linear rules alone (`quick`).
