@@ -274,6 +274,8 @@ bool concord::rt::openViews(Op &op) {
   op.peerIndex = 0;
   op.segment = 0;
   op.part = longest; // the whole length, for the segment loop
+  // Of an operand that is not used here the former operation's would stay.
+  comm.ownStaged[0] = comm.ownStaged[1] = View();
   // What decides how the work is divided has to be the same at all members.
   op.shared =
       r.kind == Kind::Broadcast && !op.claimed && !op.anyStaged && !op.across &&

@@ -182,6 +182,39 @@ TEST(Api, CommunicatorsOfAllShapes) {
   });
 }
 
+/// Also after an operation that did look at it.
+TEST(Api, WhatOnlyTheRootHasIsNotTouchedElsewhere) {
+  runRanks(3, [](Rank &rank) {
+    const uint64_t count = 100'000, all = 3 * count; // staged, in parts
+    const int f32 = CONCORD_DTYPE_F32, sum = CONCORD_REDUCTION_SUM;
+    std::vector<float> in(all, float(rank.rank + 1)), out(all);
+    for (int root = 0; root < 3; ++root) {
+      void *whole = rank.rank == root ? out.data() : nullptr;
+      const void *given = rank.rank == root ? in.data() : nullptr;
+      auto before = [&] {
+        ASSERT_OK(concord_all_to_all(rank.world, in.data(), out.data(), count,
+                                     f32, nullptr));
+      };
+      before();
+      ASSERT_OK(concord_gather(rank.world, in.data(), whole, count, f32, root,
+                               nullptr));
+      EXPECT_EQ(out[all - 1], 3);
+      before();
+      ASSERT_OK(concord_reduce(rank.world, in.data(), whole, count, f32, sum,
+                               root, nullptr));
+      EXPECT_EQ(out[count - 1], rank.rank == root ? 6 : 1);
+      before();
+      ASSERT_OK(concord_scatter(rank.world, given, out.data(), count, f32, root,
+                                nullptr));
+      EXPECT_EQ(out[count - 1], float(root + 1));
+      before();
+      ASSERT_OK(concord_broadcast(rank.world, given, out.data(), count, f32,
+                                  root, nullptr));
+      EXPECT_EQ(out[count - 1], float(root + 1));
+    }
+  });
+}
+
 TEST(Api, CommunicatorsComeAndGoWithoutGrowth) {
   runRanks(2, [](Rank &rank) {
     for (int i = 0; i < 4500; ++i) { // more than the table has entries
