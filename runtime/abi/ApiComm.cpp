@@ -10,6 +10,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "abi/Api.h"
+#include "context/Grow.h"
+#include "context/Lifecycle.h"
+#include "engine/Exchange.h"
 #include "engine/Span.h"
 
 #include <algorithm>
@@ -22,19 +25,6 @@ namespace {
 struct SplitWord {
   int32_t color, key;
 };
-
-/// Gather one word from every member, at once and inlined.
-int32_t gatherWords(Comm &comm, const SplitWord &mine, SplitWord *all) {
-  Op op;
-  OpRequest &r = op.request;
-  r.kind = Kind::AllGather;
-  r.dtype = DType::I32;
-  r.chunk = sizeof mine;
-  r.in = {const_cast<SplitWord *>(&mine), 1, sizeof mine, sizeof mine};
-  r.out = {all, 1, sizeof mine, sizeof mine * uint64_t(comm.size)};
-  int32_t status = prepare(op, comm);
-  return status == CONCORD_OK ? runNow(op) : status;
-}
 
 std::string nameOf(const concord_comm_config &config, const Comm *parent,
                    uint32_t number) {
@@ -61,6 +51,21 @@ int32_t checkIdle(const Comm &comm, const char *what) {
   return CONCORD_OK;
 }
 
+/// Nothing but the communicator of all ranks may be left of a grown context
+/// that is to go with it.
+int32_t checkEmpty(const Context &context) {
+  size_t others = context.comms.size() - 1 + context.streams.size() +
+                  context.events.size() + context.programs.size() +
+                  context.pools.size();
+  if (others == 0)
+    return CONCORD_OK;
+  return fail(CONCORD_ERROR_BUSY,
+              "concord_comm_destroy: %zu communicators, streams, events, "
+              "programs or pools are left in the grown communicator's context; "
+              "destroy them first, or finalize the context",
+              others);
+}
+
 } // namespace
 
 int32_t concord_comm_world(concord_context *context, concord_comm **out) {
@@ -80,10 +85,8 @@ int32_t concord_comm_split(concord_comm *parent, int32_t color, int32_t key,
     Context &context = *parent->context;
     CONCORD_ENTER(context);
     concord_comm_config settings = takeStruct(config);
-    std::vector<SplitWord> all(size_t(parent->size));
     uint32_t number = ++parent->splits;
-    if (int32_t status = gatherWords(*parent, {color, key}, all.data()))
-      return status;
+    std::vector<SplitWord> all = tellAll(*parent, SplitWord{color, key});
     if (color < 0)
       return int32_t(CONCORD_OK);
     std::vector<int> members;
@@ -178,11 +181,24 @@ int32_t concord_comm_shrink(concord_comm *parent,
   });
 }
 
-int32_t concord_comm_grow(concord_comm *, int32_t, const concord_unique_id *,
-                          concord_comm **) {
-  return fail(CONCORD_ERROR_NOT_SUPPORTED,
-              "concord_comm_grow: the number of ranks of a job is fixed; start "
-              "a new job");
+int32_t concord_comm_grow(concord_comm *parent, int32_t newWorld,
+                          const concord_unique_id *id, concord_comm **out) {
+  CONCORD_NOT_NULL(parent);
+  CONCORD_NOT_NULL(out);
+  *out = nullptr;
+  return guarded([&] {
+    if (int32_t status = checkAlive(*parent, "concord_comm_grow"))
+      return status;
+    *out = growComm(*parent, newWorld, id)->worldComm;
+    return int32_t(CONCORD_OK);
+  });
+}
+
+int32_t concord_comm_context(concord_comm *comm, concord_context **out) {
+  CONCORD_NOT_NULL(comm);
+  CONCORD_NOT_NULL(out);
+  *out = comm->context;
+  return CONCORD_OK;
 }
 
 int32_t concord_comm_rank(const concord_comm *comm, int32_t *rank,
@@ -247,19 +263,25 @@ int32_t concord_comm_abort(concord_comm *comm) {
 int32_t concord_comm_destroy(concord_comm *comm) {
   if (!comm)
     return CONCORD_OK;
-  return guarded([&] {
-    Context &context = *comm->context;
+  Context &context = *comm->context;
+  int32_t status = guarded([&] {
     CONCORD_ENTER(context);
     if (int32_t status = checkAlive(*comm, "concord_comm_destroy"))
       return status;
-    if (comm == context.worldComm)
+    if (comm == context.worldComm && !context.grown)
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "the communicator of all ranks belongs to the context");
-    if (int32_t status = checkIdle(*comm, __func__))
+    if (int32_t status = checkIdle(*comm, "concord_comm_destroy"))
       return status;
+    if (comm == context.worldComm)
+      return checkEmpty(context);
     dropComm(comm);
     return int32_t(CONCORD_OK);
   });
+  // The context of a grown communicator goes with it.
+  return status == CONCORD_OK && comm == context.worldComm
+             ? concord_context_finalize(&context)
+             : status;
 }
 
 int32_t concord_comm_last_form(const concord_comm *comm, char *text,

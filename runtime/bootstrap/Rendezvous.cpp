@@ -226,6 +226,30 @@ void Leader::accept() {
   }
 }
 
+/// One packet, with the memory's descriptor when the status is OK. False when
+/// it could not be sent.
+bool Leader::answer(const Guest &guest, int32_t status,
+                    const std::string &text) {
+  Answer answer;
+  answer.status = status;
+  std::snprintf(answer.text, sizeof answer.text, "%s", text.c_str());
+  iovec part{&answer, sizeof answer};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (status == CONCORD_OK) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
+  }
+  return ::sendmsg(guest.fd, &message, MSG_NOSIGNAL) == sizeof answer;
+}
+
 bool Leader::hear(Guest &guest) {
   char packet[4096];
   ssize_t n = ::recv(guest.fd, packet, sizeof packet, MSG_DONTWAIT | MSG_TRUNC);
@@ -242,24 +266,7 @@ bool Leader::hear(Guest &guest) {
               (long long)guest.pid);
     return false;
   }
-  Answer answer;
-  answer.status = judgement.status;
-  std::snprintf(answer.text, sizeof answer.text, "%s", judgement.text.c_str());
-  iovec part{&answer, sizeof answer};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (judgement.kind == Judgement::Kind::Welcome) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
-  }
-  bool sent = ::sendmsg(guest.fd, &message, MSG_NOSIGNAL) == sizeof answer;
+  bool sent = answer(guest, judgement.status, judgement.text);
   if (judgement.kind == Judgement::Kind::Welcome) {
     if (sent)
       takenBy[size_t(judgement.greeting.rank)] = guest.pid;
@@ -269,6 +276,17 @@ bool Leader::hear(Guest &guest) {
   if (judgement.fatal)
     raise(judgement.status, "%s", judgement.text.c_str());
   return false;
+}
+
+void Leader::dismiss(int32_t status, const std::string &why) {
+  accept();
+  for (const Guest &guest : guests) {
+    // What is left unread when a socket closes takes the answer with it.
+    char greeting[4096];
+    [[maybe_unused]] ssize_t n =
+        ::recv(guest.fd, greeting, sizeof greeting, MSG_DONTWAIT);
+    answer(guest, status, why);
+  }
 }
 
 void Leader::serve(int milliseconds) {
@@ -364,13 +382,15 @@ static int tryJoin(const JobKey &key, int rank, int world, int64_t deadline) {
 }
 
 int concord::rt::joinLeader(const JobKey &key, int rank, int world,
-                            double seconds) {
+                            double seconds, const std::function<void()> &look) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
   useconds_t pause = 200;
   for (;;) {
     int memory = tryJoin(key, rank, world, deadline);
     if (memory >= 0)
       return memory;
+    if (look)
+      look();
     if (nowNanoseconds() > deadline)
       raise(CONCORD_ERROR_TIMEOUT,
             "rank %d looked for rank 0 of job %.8s for %.1f s "

@@ -19,10 +19,11 @@
 #ifndef CONCORD_RUNTIME_BOOTSTRAP_RENDEZVOUS_H
 #define CONCORD_RUNTIME_BOOTSTRAP_RENDEZVOUS_H
 
-#include "concord/concord.h"
+#include "bootstrap/JobKey.h"
 #include "diagnosis/Log.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,16 +32,6 @@ namespace concord::rt {
 
 /// True when a process has ended, a zombie included.
 bool processEnded(int64_t pid);
-
-/// What names a job: 16 bytes that its ranks share.
-struct JobKey {
-  uint8_t bytes[16] = {};
-  /// From a unique id. Throws when it is not one.
-  static JobKey of(const concord_unique_id &id);
-  /// From text that all ranks compute.
-  static JobKey of(const std::string &text);
-  std::string hex() const;
-};
 
 constexpr uint64_t kGreetingMagic = 0x4c4c4548434e4f43; // "CONCHELL"
 constexpr uint64_t kAnswerMagic = 0x53574e41434e4f43;   // "CONCANSW"
@@ -88,6 +79,8 @@ public:
   /// Take what has come and wait up to `milliseconds` for more. Throws when a
   /// rank came that shows that the job cannot come to be.
   void serve(int milliseconds);
+  /// The job does not come to be: tell those who have come and wait why.
+  void dismiss(int32_t status, const std::string &why);
 
 private:
   struct Guest {
@@ -96,6 +89,7 @@ private:
     int64_t pid;
   };
   void accept();
+  bool answer(const Guest &guest, int32_t status, const std::string &text);
   /// False when the guest is done with.
   bool hear(Guest &guest);
 
@@ -108,8 +102,10 @@ private:
 };
 
 /// Another rank's side: the descriptor of the job's memory file. Throws TIMEOUT
-/// after `seconds`, or what the leader answers.
-int joinLeader(const JobKey &key, int rank, int world, double seconds);
+/// after `seconds`, what the leader answers, or what `look` throws, which is
+/// called between tries where it is given.
+int joinLeader(const JobKey &key, int rank, int world, double seconds,
+               const std::function<void()> &look = {});
 
 } // namespace concord::rt
 

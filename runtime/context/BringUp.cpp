@@ -144,8 +144,7 @@ void concord::rt::findHosts(Context &context, Origin &origin,
 }
 
 void concord::rt::openJob(Context &context, const Origin &origin,
-                          const concord_context_config &config,
-                          uint64_t heapBytes, double connectSeconds) {
+                          const concord_context_config &config) {
   if (config.job) {
     context.segment = config.job->segment;
     return;
@@ -163,13 +162,15 @@ void concord::rt::openJob(Context &context, const Origin &origin,
       world = int(context.hosts->localRanks().size());
     }
     if (rank == 0) {
+      uint64_t heapBytes = config.heap_bytes ? config.heap_bytes
+                                             : envBytes("CONCORD_HEAP_BYTES");
       context.segment = Segment::create(context.world, heapBytes);
       if (origin.key && world > 1)
         context.leader = std::make_unique<Leader>(
             *origin.key, world, context.segment->fd(), context.log);
     } else {
-      context.segment =
-          Segment::open(joinLeader(*origin.key, rank, world, connectSeconds));
+      context.segment = Segment::open(joinLeader(
+          *origin.key, rank, world, context.connectSeconds, origin.look));
     }
   }
   if (context.segment->world() != context.world)

@@ -18,6 +18,8 @@
 #include "context/Context.h"
 #include "topology/RankTable.h"
 
+#include <functional>
+#include <memory>
 #include <optional>
 
 namespace concord::rt {
@@ -32,7 +34,17 @@ struct Origin {
   bool severalHosts = false; ///< or it has to be found out
   std::optional<RankTable> table;
   uint64_t tableHash = 0;
+  /// Called while the rank waits for others; throws when that is in vain.
+  std::function<void()> look;
 };
+
+/// A context with what the caller and the environment ask for, that has no
+/// place in a job yet.
+std::unique_ptr<Context> prepareContext(const concord_context_config &config);
+/// Come into the job that `origin` names as the rank that the context has, and
+/// wait for the others. Throws Error, after the context has left again.
+Context *enterJob(std::unique_ptr<Context> context, Origin origin,
+                  const concord_context_config &config);
 
 /// Sets rank and world. Throws what is wrong with configuration or environment.
 Origin findOrigin(Context &context, const concord_context_config &config);
@@ -41,8 +53,7 @@ Origin findOrigin(Context &context, const concord_context_config &config);
 void findHosts(Context &context, Origin &origin, double connectSeconds);
 /// Get the job's memory; waits for rank 0 where the ranks meet by a key.
 void openJob(Context &context, const Origin &origin,
-             const concord_context_config &config, uint64_t heapBytes,
-             double connectSeconds);
+             const concord_context_config &config);
 /// Find this rank's device and write it into its slot. Throws DEVICE_MAPPING.
 void describeDevice(Context &context, const Origin &origin,
                     const concord_context_config &config);

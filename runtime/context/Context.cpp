@@ -29,15 +29,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <sched.h>
 #include <sstream>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 using namespace concord::rt;
+
+concord_context::concord_context() = default;
+concord_context::~concord_context() = default;
 
 int32_t Entry::status() const {
   if (held)
@@ -225,7 +228,8 @@ static bool processGone(const RankSlot &slot) {
 
 /// Wait for all ranks, or those of this host; name those that are missing after
 /// the deadline.
-static void awaitRanks(Context &context, double seconds, bool allHosts) {
+static void awaitRanks(Context &context, double seconds, bool allHosts,
+                       const std::function<void()> &lookout) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
   int64_t nextLook = 0;
   Segment &segment = *context.segment;
@@ -253,6 +257,8 @@ static void awaitRanks(Context &context, double seconds, bool allHosts) {
     segment.throwIfAborted(" during bring-up");
     if (missing.empty())
       return;
+    if (lookout)
+      lookout();
     if (now > deadline)
       raise(CONCORD_ERROR_TIMEOUT,
             "rank %d waited %.1f s (CONCORD_CONNECT_TIMEOUT) for rank(s) %s "
@@ -375,14 +381,8 @@ static bool readsPeers(Context &context) {
   return true;
 }
 
-concord_context *concord::rt::joinJob(const concord_context_config &config) {
-  if (config.abi_version && config.abi_version != CONCORD_ABI_VERSION)
-    raise(CONCORD_ERROR_VERSION_MISMATCH,
-          "the caller was compiled for ABI version %u, the library has %d",
-          config.abi_version, CONCORD_ABI_VERSION);
-  uint64_t heapBytes = config.heap_bytes;
-  if (heapBytes == 0)
-    heapBytes = envBytes("CONCORD_HEAP_BYTES");
+std::unique_ptr<Context>
+concord::rt::prepareContext(const concord_context_config &config) {
   auto context = std::make_unique<concord_context>();
   context->stageAlways = config.stage_always;
   chooseGateMode(*context, config.gate_mode);
@@ -395,22 +395,43 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
   context->timeoutSeconds = config.timeout_seconds != 0
                                 ? config.timeout_seconds
                                 : envSeconds("CONCORD_TIMEOUT");
-  double connect = config.connect_timeout_seconds > 0
-                       ? config.connect_timeout_seconds
-                       : envSeconds("CONCORD_CONNECT_TIMEOUT");
-  context->connectSeconds = connect;
+  context->connectSeconds = config.connect_timeout_seconds > 0
+                                ? config.connect_timeout_seconds
+                                : envSeconds("CONCORD_CONNECT_TIMEOUT");
   context->gateSeconds =
       config.gate_timeout_seconds != 0
           ? config.gate_timeout_seconds
           : envSeconds("CONCORD_GATE_TIMEOUT", context->timeoutSeconds);
+  return context;
+}
+
+Context *concord::rt::joinJob(const concord_context_config &config) {
+  if (config.abi_version && config.abi_version != CONCORD_ABI_VERSION)
+    raise(CONCORD_ERROR_VERSION_MISMATCH,
+          "the caller was compiled for ABI version %u, the library has %d",
+          config.abi_version, CONCORD_ABI_VERSION);
+  std::unique_ptr<Context> context = prepareContext(config);
   Origin origin = findOrigin(*context, config);
+  if (config.unique_id)
+    context->usedIds.push_back(*origin.key);
   context->log.open(context->rank);
   logSettings(*context, config);
   context->log.write(LogLevel::Info, "rank %d of %d by %s", context->rank,
                      context->world, origin.words.c_str());
+  return enterJob(std::move(context), origin, config);
+}
+
+Context *concord::rt::enterJob(std::unique_ptr<Context> context, Origin origin,
+                               const concord_context_config &config) {
+  const double connect = context->connectSeconds;
   if (origin.severalHosts)
     findHosts(*context, origin, connect);
-  openJob(*context, origin, config, heapBytes, connect);
+  if (!context->segment)
+    openJob(*context, origin, config);
+  // Those of the job that it was grown from have logs of the same ranks.
+  if (context->segment->header().grownFrom && origin.key &&
+      !context->issueFolder.empty())
+    context->issueFolder += "/grown-" + origin.key->hex().substr(0, 8);
   takeRank(*context, origin, config);
   bool complete = false;
   try {
@@ -424,10 +445,10 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     context->heap.reset(context->segment->heap(context->rank),
                         context->segment->heapBytes());
     placeHeap(*context);
-    awaitRanks(*context, connect, false);
+    awaitRanks(*context, connect, false, origin.look);
     if (context->hosts) {
       context->hosts->mirror(*context, connect);
-      awaitRanks(*context, connect, true);
+      awaitRanks(*context, connect, true, origin.look);
     }
     complete = true;
     context->leader.reset();
@@ -472,6 +493,8 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
     if (!complete && error.status != CONCORD_ERROR_TIMEOUT &&
         error.status != CONCORD_ERROR_ABORTED)
       abortJob(*context, error.what());
+    if (context->leader)
+      context->leader->dismiss(error.status, error.text);
     leaveJob(context.release(), false);
     throw;
   } catch (...) {
@@ -489,7 +512,8 @@ concord_context *concord::rt::joinJob(const concord_context_config &config) {
 static void leaveLog(const Context &context) {
   if (context.issueFolder.empty() || !context.logBlock || !context.joined)
     return;
-  ::mkdir(context.issueFolder.c_str(), 0755);
+  std::error_code ignored; // writing the log says it
+  std::filesystem::create_directories(context.issueFolder, ignored);
   std::string path =
       context.issueFolder + "/rank_" + std::to_string(context.rank) + ".issues";
   std::string why = writeLog(*context.logBlock, path);

@@ -15,6 +15,7 @@
 #include "algorithms/Recency.h"
 #include "algorithms/Rounds.h"
 #include "algorithms/Score.h"
+#include "bootstrap/JobKey.h"
 #include "concord/concord.h"
 #include "context/Env.h"
 #include "diagnosis/IssueLog.h"
@@ -140,6 +141,10 @@ struct concord_context {
   double gateSeconds = 300; ///< that an issue waits for its turn
   bool oversubscribed = false;
   bool joined = false;
+  bool grown = false; ///< made by concord_comm_grow, with its communicator
+  /// Unique ids that this rank has met others by, here and in the jobs that
+  /// this one was grown from; each is good for one job.
+  std::vector<concord::rt::JobKey> usedIds;
   int64_t pid = 0; ///< that it was made in; a forked child has another
   concord::rt::Log log;
   std::vector<std::string> deviceKinds; ///< by rank
@@ -207,6 +212,9 @@ struct concord_context {
   /// Set by the watchdog: bit r = rank r is dead.
   std::atomic<uint64_t> dead{0};
   std::atomic<int32_t> asyncStatus{0};
+
+  concord_context();
+  ~concord_context();
 };
 
 namespace concord::rt {

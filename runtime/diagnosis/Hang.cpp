@@ -18,7 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <sys/stat.h>
+#include <filesystem>
 #include <unistd.h>
 
 using namespace concord;
@@ -79,7 +79,8 @@ void concord::rt::writeLogs(const Context &context, double seconds) {
   const std::string &folder = context.issueFolder;
   if (folder.empty())
     return;
-  ::mkdir(folder.c_str(), 0755);
+  std::error_code ignored; // writing the logs says it
+  std::filesystem::create_directories(folder, ignored);
   for (int r = 0; r < context.world; ++r) {
     const issuelog::Block &block = context.segment->log(r);
     if (std::atomic_ref(const_cast<uint64_t &>(block.magic))

@@ -14,7 +14,7 @@
 
 #include "concord/order/Certificate.h"
 #include "diagnosis/Error.h"
-#include "engine/Engine.h"
+#include "engine/Exchange.h"
 #include "gate/Gate.h"
 
 #include <algorithm>
@@ -25,39 +25,6 @@ using namespace concord;
 using namespace concord::rt;
 
 namespace {
-
-/// The same bytes from every rank, through the world communicator.
-template <typename T> std::vector<T> tellAll(Context &context, const T &mine) {
-  std::vector<T> all(size_t(context.world));
-  Op op;
-  OpRequest &r = op.request;
-  r.kind = Kind::AllGather;
-  r.dtype = DType::U8;
-  r.chunk = sizeof(T);
-  r.in = {const_cast<T *>(&mine), 1, sizeof(T), sizeof(T)};
-  r.out = {all.data(), 1, sizeof(T), sizeof(T) * all.size()};
-  int32_t status = prepare(op, *context.worldComm);
-  if (status == CONCORD_OK)
-    status = runNow(op);
-  if (status != CONCORD_OK)
-    throw Error(status, lastError());
-  return all;
-}
-
-/// The exchange is under the deadline of bring-up, not that of an operation,
-/// which may be "for ever".
-class BringUp {
-public:
-  explicit BringUp(Context &context)
-      : context(context), kept(context.timeoutSeconds) {
-    context.timeoutSeconds = context.connectSeconds;
-  }
-  ~BringUp() { context.timeoutSeconds = kept; }
-
-private:
-  Context &context;
-  double kept;
-};
 
 std::string siteText(const plan::Plan &plan, size_t site) {
   for (const plan::Program &program : plan.programs) {
@@ -89,7 +56,7 @@ const char *modeName(int32_t mode) {
       other = int(r);
   }
   auto differsAt = [&](uint32_t length) {
-    auto all = tellAll(context, chain[length]);
+    auto all = tellAll(*context.worldComm, chain[length]);
     return std::any_of(all.begin(), all.end(),
                        [&](const plan::Digest &d) { return d != all[0]; });
   };
@@ -125,8 +92,9 @@ const char *modeName(int32_t mode) {
 void concord::rt::agreeOnPlan(Context &context, const PlanReport &mine,
                               const std::string &words, const plan::Plan &plan,
                               const std::string &what) {
-  BringUp deadline(context);
-  auto reports = tellAll(context, mine);
+  // Under the deadline of bring-up: CONCORD_TIMEOUT may be "for ever".
+  Deadline deadline(context, context.connectSeconds);
+  auto reports = tellAll(*context.worldComm, mine);
   if (mine.status != CONCORD_OK)
     throw Error(mine.status, words);
   for (size_t r = 0; r < reports.size(); ++r)

@@ -45,6 +45,8 @@ struct alignas(128) JobHeader {
   uint32_t abi;
   uint32_t world;
   uint64_t heapBytes;
+  /// Size of the communicator that this job was grown from; 0: it was not.
+  uint32_t grownFrom;
   /// Grows whenever a waiting rank should look closer: a rank has died or left,
   /// a communicator broke, the job was aborted.
   alignas(128) std::atomic<uint64_t> events;

@@ -26,8 +26,10 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace concord::rt;
 using nlohmann::json;
@@ -122,53 +124,41 @@ char processState(int64_t pid) {
   return at != std::string::npos && at + 2 < line.size() ? line[at + 2] : 0;
 }
 
-/// A descriptor of the job's memory that a process holds, or -1.
-int findMemory(int64_t pid) {
+/// Descriptors of the memory of each job that a process is in, the oldest job
+/// first: several where a communicator has grown.
+std::vector<int> findMemory(int64_t pid) {
+  std::map<ino_t, int> found;
   std::error_code error;
   std::string folder = "/proc/" + std::to_string(pid) + "/fd";
   for (const auto &entry : std::filesystem::directory_iterator(folder, error)) {
     auto target = std::filesystem::read_symlink(entry.path(), error);
-    if (!error && target.string().rfind("/memfd:concord-job", 0) == 0)
-      return ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    if (error || target.string().rfind("/memfd:concord-job", 0) != 0)
+      continue;
+    int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    struct stat info{};
+    if (fd >= 0 &&
+        (::fstat(fd, &info) != 0 || !found.emplace(info.st_ino, fd).second))
+      ::close(fd);
   }
-  return -1;
+  std::vector<int> list;
+  for (const auto &[number, fd] : found)
+    list.push_back(fd);
+  return list;
 }
 
-} // namespace
-
-int live(const std::string &job, bool wantJson) {
-  char *end;
-  long pid = std::strtol(job.c_str(), &end, 10);
-  if (*end || pid <= 0) {
-    std::cerr << "comm-doctor: --live " << printable(job)
-              << ": give the pid of a rank or of its launcher\n";
-    return 2;
-  }
-  int fd = findMemory(pid);
-  if (fd < 0) {
-    std::cerr << "comm-doctor: process " << pid
-              << " has no memory of a Concord job that this user may read\n";
-    return 2;
-  }
-  std::shared_ptr<Segment> segment;
-  try {
-    segment = Segment::open(fd);
-  } catch (const Error &error) {
-    std::cerr << "comm-doctor: process " << pid << ": " << printable(error.text)
-              << "\n";
-    return 2;
-  }
-  Look before = lookAt(*segment);
+/// What one job does, in words and as JSON. True when something is wrong.
+bool describe(const Segment &segment, std::string &text, json &report) {
+  bool wrong = false;
+  Look before = lookAt(segment);
   timespec moment{0, 200'000'000};
   ::nanosleep(&moment, nullptr);
-  Look now = lookAt(*segment);
+  Look now = lookAt(segment);
 
-  bool wrong = false;
   json ranks = json::array(), comms = json::array();
-  std::string text = "job of " + std::to_string(segment->world()) + " ranks\n";
+  text += "job of " + std::to_string(segment.world()) + " ranks\n";
   std::vector<std::string> states;
-  for (int r = 0; r < segment->world(); ++r) {
-    const RankSlot &slot = segment->slot(r);
+  for (int r = 0; r < segment.world(); ++r) {
+    const RankSlot &slot = segment.slot(r);
     int64_t own = slot.pid.load();
     uint32_t state = slot.state.load();
     char process = own ? processState(own) : 0;
@@ -268,14 +258,44 @@ int live(const std::string &job, bool wantJson) {
                      {"members", members},
                      {"stragglers", moving ? json::array() : stragglers}});
   }
-  if (wantJson)
-    std::cout << json{{"version", 1},
-                      {"world", segment->world()},
-                      {"ranks", ranks},
-                      {"communicators", comms},
-                      {"fault", wrong}}
-                     .dump(2)
+  report = {{"version", 1},
+            {"world", segment.world()},
+            {"ranks", ranks},
+            {"communicators", comms},
+            {"fault", wrong}};
+  return wrong;
+}
+
+} // namespace
+
+int live(const std::string &job, bool wantJson) {
+  char *end;
+  long pid = std::strtol(job.c_str(), &end, 10);
+  if (*end || pid <= 0) {
+    std::cerr << "comm-doctor: --live " << printable(job)
+              << ": give the pid of a rank or of its launcher\n";
+    return 2;
+  }
+  std::vector<int> memory = findMemory(pid);
+  if (memory.empty()) {
+    std::cerr << "comm-doctor: process " << pid
+              << " has no memory of a Concord job that this user may read\n";
+    return 2;
+  }
+  bool wrong = false;
+  std::string text;
+  json reports = json::array();
+  try {
+    for (int fd : memory)
+      wrong |= describe(*Segment::open(fd), text,
+                        reports.emplace_back(json::object()));
+  } catch (const Error &error) {
+    std::cerr << "comm-doctor: process " << pid << ": " << printable(error.text)
               << "\n";
+    return 2;
+  }
+  if (wantJson)
+    std::cout << (reports.size() == 1 ? reports[0] : reports).dump(2) << "\n";
   else
     std::cout << text;
   return wrong ? 1 : 0;

@@ -444,7 +444,17 @@ typedef struct concord_program_info {
   X("communicator", int32_t, concord_comm_grow,                                \
     (concord_comm * parent, int32_t new_world, const concord_unique_id *id,    \
      concord_comm **out),                                                      \
-    "Add ranks to a communicator.")                                            \
+    "A communicator of new_world ranks: the members of parent, which keep "    \
+    "their group ranks, and the processes that call concord_context_create "   \
+    "with the same unique id, new_world and one of the other ranks each. "     \
+    "Collective over parent, on which nothing may be in flight and which "     \
+    "stays as it is. id is good once and may be NULL but at group rank 0. "    \
+    "All members succeed or all get the same error, within five times the "    \
+    "connect timeout at most. *out has a context of its own "                  \
+    "(concord_comm_context), which goes when *out is destroyed. One host.")    \
+  X("communicator", int32_t, concord_comm_context,                             \
+    (concord_comm * comm, concord_context * *out),                             \
+    "The context that it belongs to: for heap memory, streams and programs.")  \
   X("communicator", int32_t, concord_comm_rank,                                \
     (const concord_comm *comm, int32_t *rank, int32_t *size),                  \
     "Group rank and size.")                                                    \

@@ -39,6 +39,7 @@ def start_job():
 
 
 def look(process):
+    """Exit code and report; a list of reports where the process is in several jobs."""
     done = subprocess.run([BUILD / "bin" / "comm-doctor", "--live", str(process.pid), "--json"],
                           capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
@@ -81,6 +82,31 @@ def test_who_is_behind(job):
     ranks[1].kill()
     report = until(ranks[2], lambda code, r: r["ranks"][1]["state"] == "DEAD")
     assert world_of(report)["verdict"] == "DEAD"
+
+
+def test_a_process_in_two_jobs():
+    """One that has grown: both are looked at, the older one first."""
+    name = (b"concord1" + uuid.uuid4().bytes).ljust(128, b"\0").hex()
+    env = {key: value for key, value in os.environ.items() if not key.startswith("CONCORD_")}
+    env.update(CONCORD_HEAP_BYTES="64M", CONCORD_LAUNCHER="concord")
+    rank = BUILD / "bin" / "unit" / "grow-rank"
+    steps = [["launched", f"grow:2:{name}", "reduce", "line"],
+             [f"join:1:2:{name}", "reduce", "line"]]
+    ranks = [subprocess.Popen([rank, *each], env=env, stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL) for each in steps]
+    try:
+        old, grown = until(ranks[0], lambda code, r: code == 0 and isinstance(r, list) and
+                           world_of(r[1])["members"][1]["sequence"] > 1)
+        assert old["world"] == 1 and grown["world"] == 2
+        code, report = look(ranks[1])
+        assert code == 0 and report["world"] == 2
+        done = subprocess.run([BUILD / "bin" / "comm-doctor", "--live", str(ranks[0].pid)],
+                              capture_output=True, text=True, timeout=60, check=False)
+        assert "job of 1 ranks" in done.stdout and "job of 2 ranks" in done.stdout
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
 
 
 def test_no_job():

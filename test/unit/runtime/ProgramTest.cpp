@@ -295,6 +295,49 @@ TEST_F(Programs, DamagedWeights) {
   refused("good.so", "good.so", CONCORD_ERROR_NOT_FOUND, "beside the program");
 }
 
+/// Weights first, then traffic: what a rank that has joined cannot load, nobody
+/// runs.
+TEST_F(Programs, AGrownJobRunsOnceAllHaveTheirWeights) {
+  fs::create_directory(folder / "cut");
+  fs::copy_file(folder / "good.so", folder / "cut" / "good.so");
+  writeFile(folder / "cut" / "test.weights", weights().substr(0, 5000));
+  concord_unique_id id;
+  ASSERT_OK(concord_unique_id_create(&id));
+  auto both = [&](concord_context *context, const fs::path &first) {
+    concord_program *program = nullptr;
+    std::string path = first / "good.so";
+    EXPECT_EQ(concord_program_load(context, path.c_str(), nullptr, &program),
+              CONCORD_ERROR_CORRUPT);
+    EXPECT_NE(std::strstr(concord_last_error(), "truncated"), nullptr)
+        << concord_last_error();
+    ASSERT_EQ(program, nullptr);
+    path = folder / "good.so";
+    ASSERT_OK(concord_program_load(context, path.c_str(), nullptr, &program));
+    EXPECT_OK(concord_program_step(program));
+    EXPECT_OK(concord_program_unload(program));
+  };
+  std::thread joiner([&] {
+    concord_context_config config{};
+    config.struct_size = sizeof config;
+    config.unique_id = &id;
+    config.rank = 1;
+    config.world = 2;
+    concord_context *context;
+    ASSERT_OK(concord_context_create(&config, &context));
+    both(context, folder / "cut");
+    EXPECT_OK(concord_context_finalize(context));
+  });
+  runRanks(1, [&](Rank &rank) {
+    concord_comm *grown;
+    concord_context *context;
+    ASSERT_OK(concord_comm_grow(rank.world, 2, &id, &grown));
+    ASSERT_OK(concord_comm_context(grown, &context));
+    both(context, folder);
+    EXPECT_OK(concord_comm_destroy(grown));
+  });
+  joiner.join();
+}
+
 TEST_F(Programs, MutatedWeightHeadersNeverCrash) {
   std::string good = weights();
   unsigned seed = 5;
