@@ -111,6 +111,14 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     partition::BoundProblem bound;
     if (failed(bindProblem(function, options, bound)))
       return failure();
+    if (size > 1 &&
+        llvm::all_of(bound.problem.ops, [](const sharding::OpInfo &op) {
+          return op.rule.factors.empty();
+        }))
+      emitWarning(function.getLoc())
+          << "mesh axis " << name << "=" << size
+          << " splits nothing here, and every rank will compute the whole: "
+             "operations of an ONNX model are split, others are not";
     // Parts of a batch cannot talk to each other: whatever needs no collective
     // is better than what does.
     if (name == kMicroBatches)

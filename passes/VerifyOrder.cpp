@@ -120,9 +120,45 @@ struct VerifyOrder : public concord::impl::CommVerifyOrderBase<VerifyOrder> {
     });
   }
 
+  /// What communicates in another dialect's words is in no plan, and a module
+  /// that holds nothing else would pass as one without communication.
+  LogicalResult refuseForeign(ModuleOp module) {
+    bool issues = false;
+    Operation *foreign = nullptr;
+    WalkResult walk = module.walk([&](Operation *op) {
+      issues = issues || isa<comm::CollectiveOpInterface>(op);
+      StringRef name = op->getName().getStringRef();
+      if (name.consume_front("shard.") &&
+          llvm::is_contained({"all_gather", "all_reduce", "all_to_all",
+                              "broadcast", "gather", "recv", "reduce",
+                              "reduce_scatter", "scatter", "send", "shift",
+                              "update_halo"},
+                             name)) {
+        op->emitOpError("communicates, but only operations of comm are judged; "
+                        "run --comm-import-shard first");
+        return WalkResult::interrupt();
+      }
+      if (!foreign && name.consume_front("mpi.") &&
+          !llvm::is_contained({"init", "finalize", "comm_world", "comm_rank",
+                               "comm_size", "error_class", "retval_check"},
+                              name))
+        foreign = op;
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return failure();
+    if (foreign && !issues)
+      return foreign->emitOpError(
+          "communicates, but only operations of comm are judged, and there are "
+          "none");
+    return success();
+  }
+
   void runOnOperation() override {
     markAllAnalysesPreserved();
     ModuleOp module = getOperation();
+    if (failed(refuseForeign(module)))
+      return signalPassFailure();
     for (func::FuncOp function : entryFunctions(module))
       warn(function);
     FailureOr<plan::Plan> plan = buildPlan(module, /*buffers=*/false);

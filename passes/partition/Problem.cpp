@@ -185,9 +185,18 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
     bound.values.push_back(value);
     problem.tensors.push_back(info);
   };
+  auto isStatic = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && tensor.hasStaticShape();
+  };
   Block &body = function.getBody().front();
   int64_t batch = options.dataParallel ? batchOf(function) : 0;
   for (BlockArgument argument : body.getArguments()) {
+    if (!isStatic(argument.getType()))
+      return emitError(function.getLoc())
+             << "input " << argument.getArgNumber() << " is of type "
+             << argument.getType() << "; mesh axis " << options.name
+             << " can split programs of tensors of static shape only";
     add(argument, TensorKind::Input);
     TensorInfo &info = problem.tensors.back();
     // Split inputs save nothing but tempt the solver into gathers; a batch
@@ -226,9 +235,17 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
       continue;
     OpInfo info;
     info.name = nodeName(op.getLoc()).str();
-    for (Value result : op.getResults())
-      if (isa<RankedTensorType>(result.getType()))
-        add(result, TensorKind::Value);
+    for (Value result : op.getResults()) {
+      if (!isa<RankedTensorType>(result.getType()))
+        continue;
+      if (!isStatic(result.getType()))
+        return emitError(op.getLoc())
+               << "is of type " << result.getType() << "; mesh axis "
+               << options.name
+               << " can split programs of tensors of static "
+                  "shape only";
+      add(result, TensorKind::Value);
+    }
     auto tensorOf = [&](Value value) {
       auto it = bound.tensors.find(value);
       return it == bound.tensors.end() ? -1 : it->second;
@@ -279,7 +296,10 @@ LogicalResult bindProblem(func::FuncOp function, const AxisOptions &options,
     problem.ops.push_back(std::move(info));
   }
   for (Value value : body.getTerminator()->getOperands()) {
-    TensorInfo &info = problem.tensors[bound.tensors[value]];
+    auto it = bound.tensors.find(value);
+    if (it == bound.tensors.end()) // no tensor, or one of no content
+      continue;
+    TensorInfo &info = problem.tensors[it->second];
     info.isOutput = true;
     info.mustReplicate |= options.replicateOutputs ||
                           (!options.dataParallel && info.shape.size() < 3);

@@ -94,3 +94,34 @@ module attributes {comm.mesh = [["tp", 2]], comm.phase = "imported", comm.world 
     return %0 : tensor<4x5xf32>
   }
 }
+
+// -----
+
+module attributes {comm.mesh = [["tp", 2]], comm.phase = "imported", comm.world = 2 : i64} {
+  // expected-error @below {{input 1 is of type 'i1'; mesh axis tp can split programs of tensors of static shape only}}
+  func.func @main(%x: tensor<8xf32>, %p: i1) -> tensor<8xf32> {
+    return %x : tensor<8xf32>
+  }
+}
+
+// -----
+
+module attributes {comm.mesh = [["tp", 2]], comm.phase = "imported", comm.world = 2 : i64} {
+  func.func @main(%x: tensor<8xf32>) -> tensor<?xf32> {
+    // expected-error @below {{is of type 'tensor<?xf32>'; mesh axis tp can split programs of tensors of static shape only}}
+    %0 = tensor.cast %x : tensor<8xf32> to tensor<?xf32>
+    return %0 : tensor<?xf32>
+  }
+}
+
+// -----
+
+// Operations that are no ONNX nodes stay whole, on every rank; that is said.
+module attributes {comm.mesh = [["tp", 2]], comm.phase = "imported", comm.world = 2 : i64} {
+  // expected-warning @below {{mesh axis tp=2 splits nothing here, and every rank will compute the whole}}
+  func.func @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
+    %e = tensor.empty() : tensor<8x8xf32>
+    %0 = linalg.add ins(%x, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %0 : tensor<8x8xf32>
+  }
+}

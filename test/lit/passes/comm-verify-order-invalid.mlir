@@ -195,3 +195,24 @@ module attributes {comm.world = 9223372036854775807 : i64} {
     return
   }
 }
+
+// -----
+
+// Upstream's collectives are imported first; else nothing would be judged.
+shard.grid @g(shape = 2x2)
+func.func @main(%x: tensor<8xf32>) -> tensor<8xf32> {
+  // expected-error @below {{'shard.all_reduce' op communicates, but only operations of comm are judged; run --comm-import-shard first}}
+  %0 = shard.all_reduce %x on @g grid_axes = [1] : tensor<8xf32> -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+module attributes {comm.world = 2 : i64} {
+  func.func @main(%x: memref<4xf32>, %peer: i32) {
+    %comm = mpi.comm_world : !mpi.comm
+    // expected-error @below {{'mpi.send' op communicates, but only operations of comm are judged, and there are none}}
+    mpi.send(%x, %peer, %peer, %comm) : memref<4xf32>, i32, i32
+    return
+  }
+}
