@@ -23,13 +23,15 @@ namespace concord::kernels {
 
 namespace {
 thread_local char lastError[512] = "";
-}
+thread_local uint64_t failures = 0;
+} // namespace
 
 int32_t setLastError(Status code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(lastError, sizeof lastError, format, arguments);
   va_end(arguments);
+  ++failures;
   return code;
 }
 
@@ -174,4 +176,6 @@ int32_t concord_kernel_step(const concord_kernel *kernel,
 const char *concord_kernel_target(void) { return targetName(target()); }
 
 const char *concord_kernel_last_error(void) { return lastError; }
+
+uint64_t concord_kernel_failures(void) { return failures; }
 }

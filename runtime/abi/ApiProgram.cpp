@@ -19,8 +19,12 @@ using namespace concord::rt;
 
 // Kernels call back while they run, so that transfers make progress under
 // compute; a library without kernels has no hook.
-extern "C" __attribute__((weak)) void
-concord_kernel_set_poll_hook(void (*hook)(void *), void *context);
+extern "C" {
+__attribute__((weak)) void concord_kernel_set_poll_hook(void (*hook)(void *),
+                                                        void *context);
+__attribute__((weak)) const char *concord_kernel_last_error(void);
+__attribute__((weak)) uint64_t concord_kernel_failures(void);
+}
 
 static void pollHook(void *context) {
   concord_poll(static_cast<concord_context *>(context));
@@ -363,7 +367,17 @@ static int32_t step(concord_program &program) {
     }
   if (concord_kernel_set_poll_hook)
     concord_kernel_set_poll_hook(pollHook, &context);
+  auto failures = [] {
+    return concord_kernel_failures ? concord_kernel_failures() : 0;
+  };
+  const uint64_t before = failures();
   int32_t status = program.step(&program.args);
+  // What the runtime fails with has its words already; the generated code only
+  // hands on what a kernel has returned.
+  if (status != CONCORD_OK && status != CONCORD_ERROR_KERNEL &&
+      failures() != before)
+    status = fail(CONCORD_ERROR_KERNEL, "program '%s': %s",
+                  program.name.c_str(), concord_kernel_last_error());
   if (concord_kernel_set_poll_hook)
     concord_kernel_set_poll_hook(nullptr, nullptr);
   finish();

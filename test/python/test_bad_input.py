@@ -242,6 +242,14 @@ def test_input_of_the_wrong_type_or_shape(tmp_path, array, words):
                  f"x={path}"), r"\bx\b", *words)
 
 
+def test_data_that_a_kernel_refuses():
+    """A token that the vocabulary does not have: the kernel's own words."""
+    text = run_bad(runs.compiled("bert_tiny_static", "tp=2"), "-n", 2, "--input",
+                   "input_ids=fill:123456", expect=4)
+    says(text, "CONCORD_ERROR_KERNEL in step 0", "program 'bert",
+         "gather_rows: index 123456 at position 0 is outside a table of 256 rows")
+
+
 def test_input_file_that_is_not_an_array(tmp_path):
     path = tmp_path / "x.npy"
     path.write_text("not an array")

@@ -207,6 +207,12 @@ OwningOpRef<ModuleOp> readInput(MLIRContext &context,
     (void)fail(inputFile + ": is empty: there is nothing to order or prove");
     return {};
   }
+  if (buffer->getBuffer().starts_with("\x7f"
+                                      "ELF")) {
+    (void)fail(inputFile + ": is a compiled program, which comm-run runs and "
+                           "comm-doctor judges; give the model");
+    return {};
+  }
   Format format = sniff(buffer->getBuffer());
   if (importAs == "onnx")
     format = Format::Onnx;

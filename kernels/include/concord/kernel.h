@@ -147,6 +147,9 @@ const char *concord_kernel_target(void);
 /* Message of the last failure in this thread; never NULL. */
 const char *concord_kernel_last_error(void);
 
+/* Number of failures in this thread: whether the message is a new one. */
+uint64_t concord_kernel_failures(void);
+
 #ifdef __cplusplus
 }
 #endif
