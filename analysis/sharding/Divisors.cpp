@@ -34,7 +34,8 @@ struct Cut {
   size_t op;
   size_t operand;
   int32_t dim;
-  std::vector<int64_t> blocks; ///< trip counts of all but the innermost part
+  std::vector<int64_t> blocks;   ///< trip counts of all but the innermost part
+  std::vector<int64_t> products; ///< blocks of the products made of them
 };
 
 class Tracer {
@@ -116,7 +117,9 @@ public:
   struct Fate {
     bool picked = false; ///< some are picked out by number, as q, k and v are
                          ///< from [3, heads * width]: no heads
-    bool multiplied = false; ///< a product is made for each, as of heads
+    /// The products that are made for each, as of heads, by their blocks: more
+    /// than were cut where heads of keys and values serve several of queries.
+    std::vector<int64_t> products;
   };
   Fate fateOf(const OpInfo &op, const Factor &factor) {
     std::set<Part> seen;
@@ -128,8 +131,12 @@ public:
           work.push_back({info.results[k], by.results[k].dim,
                           by.results[k].outer, by.size});
     };
+    auto meet = [&](const OpInfo &info, const Factor &by) {
+      if (multiplies(info, by))
+        fate.products.push_back(by.size);
+    };
     // Of an operation that cuts and multiplies at once, as Attention does.
-    fate.multiplied = multiplies(op, factor);
+    meet(op, factor);
     follow(op, factor);
     while (!work.empty()) {
       Part part = work.back();
@@ -146,7 +153,7 @@ public:
                   std::min(ref.outer * next.size, part.outer * part.size))
             continue;
           kept = true;
-          fate.multiplied |= multiplies(info, next);
+          meet(info, next);
           follow(info, next);
         }
         if (!kept && !info.rule.factors.empty() && shrinks(info, k))
@@ -166,6 +173,7 @@ public:
           continue;
         std::map<int32_t, std::vector<int64_t>> blocks;
         std::map<int32_t, bool> ofWeight;
+        std::map<int32_t, std::vector<int64_t>> products;
         for (const Factor &factor : info.rule.factors) {
           DimRef ref = factor.operands[k];
           if (ref.dim < 0 || factor.size < 2)
@@ -173,18 +181,21 @@ public:
           if (ref.outer * factor.size >= problem.tensors[tensor].shape[ref.dim])
             continue;
           blocks[ref.dim].push_back(factor.size);
-          if (ofWeight[ref.dim] ||
-              !fromWeight({tensor, ref.dim, ref.outer, factor.size}))
+          if (!fromWeight({tensor, ref.dim, ref.outer, factor.size}))
             continue;
           Fate fate = fateOf(info, factor);
-          ofWeight[ref.dim] = fate.multiplied && !fate.picked;
+          if (fate.products.empty() || fate.picked)
+            continue;
+          ofWeight[ref.dim] = true;
+          products[ref.dim].insert(products[ref.dim].end(),
+                                   fate.products.begin(), fate.products.end());
         }
         for (auto &[dim, sizes] : blocks) {
           if (!ofWeight[dim])
             continue;
           std::ranges::sort(sizes);
           sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-          found.push_back({op, k, dim, std::move(sizes)});
+          found.push_back({op, k, dim, std::move(sizes), products[dim]});
         }
       }
     }
@@ -193,28 +204,39 @@ public:
 
 private:
   /// A product that is made for each block of a factor: several operands have
-  /// the blocks, and some of them a dimension that the results do not have.
+  /// the blocks, and some of them a dimension that the results do not have. (Of
+  /// a concatenation the result has it, as long as all together.)
   bool multiplies(const OpInfo &op, const Factor &by) const {
-    size_t carriers = 0;
-    bool contracts = false;
-    for (size_t k = 0; k < op.operands.size(); ++k) {
-      if (op.operands[k] < 0 || by.operands[k].dim < 0)
-        continue;
-      ++carriers;
-      const std::vector<int64_t> &shape = problem.tensors[op.operands[k]].shape;
-      for (int32_t dim = 0; dim < static_cast<int32_t>(shape.size()); ++dim)
-        contracts |=
-            shape[dim] > 1 &&
-            std::ranges::none_of(op.rule.factors, [&](const Factor &factor) {
-              return factor.operands[k].dim == dim &&
-                     std::ranges::any_of(factor.results, [](const DimRef &ref) {
-                       return ref.dim >= 0;
-                     });
-            });
-    }
-    const bool kept = std::ranges::any_of(
-        by.results, [](const DimRef &ref) { return ref.dim >= 0; });
-    return carriers >= 2 && kept && contracts;
+    std::vector<size_t> carriers;
+    for (size_t k = 0; k < op.operands.size(); ++k)
+      if (op.operands[k] >= 0 && by.operands[k].dim >= 0)
+        carriers.push_back(k);
+    auto inResults = [](const Factor &factor) {
+      return std::ranges::any_of(
+          factor.results, [](const DimRef &ref) { return ref.dim >= 0; });
+    };
+    if (carriers.size() < 2 || !inResults(by))
+      return false;
+    auto extent = [&](int32_t tensor, size_t dim) {
+      const std::vector<int64_t> &shape = problem.tensors[tensor].shape;
+      return dim < shape.size() ? shape[dim] : 0;
+    };
+    for (size_t k : carriers)
+      for (size_t dim = 0; dim < problem.tensors[op.operands[k]].shape.size();
+           ++dim) {
+        if (extent(op.operands[k], dim) < 2 ||
+            std::ranges::any_of(op.rule.factors, [&](const Factor &factor) {
+              return factor.operands[k].dim == static_cast<int32_t>(dim) &&
+                     inResults(factor);
+            }))
+          continue;
+        int64_t together = 0;
+        for (size_t other : carriers)
+          together += extent(op.operands[other], dim);
+        if (op.results.size() != 1 || extent(op.results[0], dim) != together)
+          return true;
+      }
+    return false;
   }
 
   bool shrinks(const OpInfo &op, size_t operand) const {
@@ -239,10 +261,19 @@ bool dividesOne(int64_t ranks, const std::vector<int64_t> &sizes) {
                              [&](int64_t size) { return size % ranks == 0; });
 }
 
-std::vector<int64_t> divisorsOf(const std::vector<int64_t> &sizes) {
+/// Ranks divide the blocks; or the products that are made of them, each block
+/// being there on every rank that needs it (heads of keys and values).
+bool suits(int64_t ranks, const Cut &cut) {
+  return dividesOne(ranks, cut.blocks) ||
+         std::ranges::all_of(
+             cut.products, [&](int64_t blocks) { return blocks % ranks == 0; });
+}
+
+template <typename Predicate>
+std::vector<int64_t> divisorsOf(Predicate predicate) {
   std::vector<int64_t> divisors;
   for (int64_t ranks = 1; ranks <= maxAxis; ++ranks)
-    if (dividesOne(ranks, sizes))
+    if (predicate(ranks))
       divisors.push_back(ranks);
   return divisors;
 }
@@ -265,9 +296,8 @@ std::optional<Refusal> checkMesh(const Problem &problem,
   if (problem.ranks <= 1 || !problem.splitWeights)
     return std::nullopt;
   std::vector<Cut> cuts = Tracer(problem).cuts();
-  auto bad = std::ranges::find_if(cuts, [&](const Cut &cut) {
-    return !dividesOne(problem.ranks, cut.blocks);
-  });
+  auto bad = std::ranges::find_if(
+      cuts, [&](const Cut &cut) { return !suits(problem.ranks, cut); });
   if (bad == cuts.end())
     return std::nullopt;
 
@@ -275,11 +305,10 @@ std::optional<Refusal> checkMesh(const Problem &problem,
   refusal.op = static_cast<int32_t>(bad->op);
   refusal.tensor = problem.ops[bad->op].operands[bad->operand];
   refusal.size = bad->blocks.back();
-  for (int64_t ranks = 1; ranks <= maxAxis; ++ranks)
-    if (std::ranges::all_of(cuts, [&](const Cut &cut) {
-          return dividesOne(ranks, cut.blocks);
-        }))
-      refusal.allowed.push_back(ranks);
+  refusal.allowed = divisorsOf([&](int64_t ranks) {
+    return std::ranges::all_of(
+        cuts, [&](const Cut &cut) { return suits(ranks, cut); });
+  });
   refusal.message = "mesh axis " + axis + "=" + std::to_string(problem.ranks) +
                     " does not divide the " + std::to_string(refusal.size) +
                     " heads of node " + problem.ops[bad->op].name + "; use " +
@@ -291,9 +320,10 @@ std::vector<DivisorEntry> divisorsReport(const Problem &problem) {
   detail::checkProblem(problem);
   std::vector<DivisorEntry> report;
   for (const Cut &cut : Tracer(problem).cuts())
-    report.push_back({static_cast<int32_t>(cut.op),
-                      problem.ops[cut.op].operands[cut.operand], cut.blocks,
-                      divisorsOf(cut.blocks)});
+    report.push_back(
+        {static_cast<int32_t>(cut.op),
+         problem.ops[cut.op].operands[cut.operand], cut.blocks,
+         divisorsOf([&](int64_t ranks) { return suits(ranks, cut); })});
   std::map<int32_t, std::set<int64_t>> weights;
   for (size_t t = 0; t < problem.tensors.size(); ++t)
     if (detail::isMatrix(problem, problem.tensors[t]))
@@ -306,7 +336,9 @@ std::vector<DivisorEntry> divisorsReport(const Problem &problem) {
             it->second.insert(factor.size);
   for (const auto &[tensor, sizes] : weights) {
     std::vector<int64_t> list(sizes.begin(), sizes.end());
-    report.push_back({-1, tensor, list, divisorsOf(list)});
+    report.push_back({-1, tensor, list, divisorsOf([&](int64_t ranks) {
+                        return dividesOne(ranks, list);
+                      })});
   }
   return report;
 }

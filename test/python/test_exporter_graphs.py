@@ -4,6 +4,7 @@
 with one reduction behind the output projection, and to give onnxruntime's result."""
 
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -180,6 +181,23 @@ def test_is_split_by_heads(form, ranks, tmp_path):
     expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})[0]
     np.save(tmp_path / "x.npy", x)
     runs.tool("comm-run", so, "-n", ranks, "--input", f"x={tmp_path / 'x.npy'}",
+              "--output-dir", tmp_path / "out")
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected,
+                               rtol=1e-5, atol=1e-5)
+
+
+def test_more_ranks_than_key_heads(tmp_path, monkeypatch):
+    """Four ranks, eight query heads, two of keys and values, which all have."""
+    monkeypatch.setattr(sys.modules[__name__], "KEY_HEADS", 2)
+    graph = Graph()
+    model = tmp_path / "m.onnx"
+    parts = [graph.op("MatMul", "x", graph.weight(HIDDEN, count * WIDTH))
+             for count in (HEADS, 2, 2)]
+    graph.save(model, grouped(graph, parts, rotary=WIDTH))
+    x = graph.random.standard_normal((BATCH, SEQ, HIDDEN)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})[0]
+    np.save(tmp_path / "x.npy", x)
+    runs.tool("comm-run", model, "-n", 4, "--input", f"x={tmp_path / 'x.npy'}",
               "--output-dir", tmp_path / "out")
     np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected,
                                rtol=1e-5, atol=1e-5)
