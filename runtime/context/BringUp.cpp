@@ -44,6 +44,14 @@ Origin concord::rt::findOrigin(Context &context,
     context.job = config.job;
     context.world = config.job->segment->world();
     origin.local = context.rank;
+    if (config.job->transport) {
+      origin.launched = {.launcher = origin.words,
+                         .rank = context.rank,
+                         .world = context.world,
+                         .severalHosts = true,
+                         .job = origin.words};
+      origin.severalHosts = true;
+    }
   } else if (config.unique_id) {
     origin.words = "unique id";
     origin.key = JobKey::of(*config.unique_id);

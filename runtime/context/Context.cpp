@@ -461,7 +461,7 @@ Context *concord::rt::enterJob(std::unique_ptr<Context> context, Origin origin,
     context->singleCopy = envBytes("CONCORD_SINGLE_COPY");
     if (!readsPeers(*context))
       context->singleCopy = ~uint64_t(0);
-    if (!config.job) {
+    if (!config.job || context->hosts) {
       context->watchdog = std::make_unique<Watchdog>(*context);
       for (int r = 0; r < context->world; ++r)
         if (r != context->rank)

@@ -39,9 +39,15 @@ struct Span;
 class Watchdog;
 } // namespace concord::rt
 
+struct concord_transport;
+
 struct concord_job {
   std::shared_ptr<concord::rt::Segment> segment;
   std::atomic<int> contexts{0};
+  /// Where hosts are parts of one process (tests): this one's name, and what
+  /// carries bytes to the others. Null: there are no others.
+  const concord_transport *transport = nullptr;
+  std::string host;
 };
 
 struct concord_comm {

@@ -128,8 +128,9 @@ bool Waiter::pause(const Op *op) {
   if (rounds <= spins && !lazy) {
     relax();
     // Alone, only the flag itself is looked at: less to do between two looks,
-    // and more of the core for a rank that shares it.
-    while (context.inFlight == 0 && op && op->watch && rounds < spins &&
+    // and more of the core for a rank that shares it. (Without an operation the
+    // context may be another thread's at the moment.)
+    while (op && op->watch && context.inFlight == 0 && rounds < spins &&
            op->watch->load(std::memory_order_relaxed) < op->watched) {
       relax();
       ++rounds;

@@ -174,13 +174,20 @@ Hosts::Hosts(const Context &context, const LaunchedRank &launched,
     : job(launched.job), rank(launched.rank), world(launched.world),
       hostOf(size_t(launched.world)) {
   int64_t deadline = nowNanoseconds() + int64_t(seconds * 1e9);
-  const Library &library = chooseLibrary(launched);
-  module = loadModule(library);
+  const concord_job *within = context.job;
+  const char *library = "the process";
+  if (within) {
+    module = within->transport;
+  } else {
+    const Library &chosen = chooseLibrary(launched);
+    library = chosen.name;
+    module = loadModule(chosen);
+  }
   char text[512] = "";
   int32_t moduleRank = -1, moduleWorld = 0;
   if (module->open(&moduleRank, &moduleWorld, text, sizeof text) != 0)
     raise(CONCORD_ERROR_SYSTEM, "rank %d: %s could not be started: %s", rank,
-          library.name, text);
+          library, text);
   words = text;
   if (moduleWorld != world)
     raise(CONCORD_ERROR_MISMATCH,
@@ -216,9 +223,10 @@ Hosts::Hosts(const Context &context, const LaunchedRank &launched,
   net = std::make_unique<Mesh>(rank, world, envText("CONCORD_IFNAME"),
                                context.log);
   Record mine;
-  identity = hostIdentity();
+  identity = within ? within->host : hostIdentity();
   std::strncpy(mine.identity, identity.c_str(), sizeof mine.identity - 1);
-  std::strncpy(mine.name, hostName().c_str(), sizeof mine.name - 1);
+  std::strncpy(mine.name, (within ? identity : hostName()).c_str(),
+               sizeof mine.name - 1);
   std::strncpy(mine.boot, readLine("/proc/sys/kernel/random/boot_id").c_str(),
                sizeof mine.boot - 1);
   mine.address = net->address();

@@ -5,24 +5,26 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `hosts-rank WHAT [ARGUMENT]`, started by mpirun. Exit code 0 when everything
-// was as it must be; else a line on standard error says what was not.
+// `hosts-rank WHAT [ARGUMENT]`, started by mpirun (HostsMain.cpp), or as one of
+// several threads (HostsThreads.cpp). Exit code 0 when everything was as it
+// must be; else a line on standard error says what was not.
 //
 //   collectives [quick]  every collective, several types, sizes, layouts,
-//   roots, in and
-//                out of place, heap and foreign memory, against a reference
+//                roots, in and out of place, heap and foreign memory, against a
+//                reference
 //   messages     send, recv and batches, in both directions
 //   comms        split, groups, priorities, streams, many communicators
-//   bits           all_reduce of reals: the same bits at all ranks and in every
-//                  run, in the documented order
+//   bits         all_reduce of reals: the same bits at all ranks and in every
+//                run, in the documented order
 //   allocations  a step allocates nothing after the first
 //   mismatch     ranks of different hosts issue different things
 //   death RANK [KIND]  that rank kills itself, between two operations or in the
-//                  middle of one; the others must be told who it was
-//   stopped RANK   that rank stops; the others must be told whom they waited
-//   for form KIND BYTES NAME  the form that such an operation takes abort,
-//   revoke, early   what the names say lost         exchanges until the other
-//   host is gone fused        a kernel that reads its peers' memory is refused
+//                middle of one; the others must be told who it was
+//   stopped RANK  that rank stops; the others must be told whom they waited for
+//   form KIND BYTES NAME  the form that such an operation takes
+//   abort, revoke, early  what the names say
+//   lost         exchanges until the other host is gone
+//   fused        a kernel that reads its peers' memory is refused
 //   table        prints the hosts of all ranks
 //
 //===----------------------------------------------------------------------===//
@@ -43,9 +45,9 @@
 
 using namespace concord::hosts;
 
-concord_context *concord::hosts::context;
-concord_comm *concord::hosts::world;
-int concord::hosts::me, concord::hosts::ranks;
+thread_local concord_context *concord::hosts::context;
+thread_local concord_comm *concord::hosts::world;
+thread_local int concord::hosts::me, concord::hosts::ranks;
 
 void concord::hosts::wrong(const std::string &what) {
   std::fprintf(stderr, "hosts-rank: rank %d: %s\n", me, what.c_str());
@@ -739,11 +741,9 @@ void printTable() {
 
 } // namespace
 
-int main(int argc, char **argv) {
+int concord::hosts::runRank(int argc, char **argv,
+                            const concord_context_config &config) {
   std::string what = argc > 1 ? argv[1] : "";
-  concord_context_config config{};
-  config.struct_size = sizeof config;
-  config.thread_level = CONCORD_THREAD_SINGLE;
   if (concord_context_create(&config, &context) != CONCORD_OK) {
     std::fprintf(stderr, "hosts-rank: %s\n", concord_last_error());
     return 3;

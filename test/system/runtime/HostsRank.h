@@ -14,9 +14,13 @@
 
 namespace concord::hosts {
 
-extern concord_context *context;
-extern concord_comm *world;
-extern int me, ranks;
+/// Of this rank, which may be a thread.
+extern thread_local concord_context *context;
+extern thread_local concord_comm *world;
+extern thread_local int me, ranks;
+
+/// All that one rank does; its exit code. `argv` as for `hosts-rank`.
+int runRank(int argc, char **argv, const concord_context_config &config);
 
 /// Say what was not as it must be, and end the job.
 [[noreturn]] void wrong(const std::string &what);
