@@ -16,6 +16,13 @@ elseif(CONCORD_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
+# Seconds that a test may take. Sanitizers and emulators are slow, and what the
+# property says counts before ctest's --timeout.
+set(CONCORD_TEST_TIMEOUT 600)
+if(CONCORD_SANITIZE OR CMAKE_CROSSCOMPILING)
+  set(CONCORD_TEST_TIMEOUT 3600)
+endif()
+
 function(concord_add_unittest name)
   if(NOT CONCORD_BUILD_TESTS)
     return()
@@ -25,7 +32,7 @@ function(concord_add_unittest name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin/unit)
   add_test(NAME unit.${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(unit.${name} PROPERTIES TIMEOUT 600)
+  set_tests_properties(unit.${name} PROPERTIES TIMEOUT ${CONCORD_TEST_TIMEOUT})
 endfunction()
 
 option(CONCORD_FUZZ "The targets of test/fuzz are libFuzzer programs (clang only)" OFF)
@@ -50,6 +57,6 @@ function(concord_add_fuzzer name)
   else()
     add_test(NAME unit.${target} COMMAND ${target} -runs=${ARG_RUNS}
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-    set_tests_properties(unit.${target} PROPERTIES TIMEOUT 600)
+    set_tests_properties(unit.${target} PROPERTIES TIMEOUT ${CONCORD_TEST_TIMEOUT})
   endif()
 endfunction()

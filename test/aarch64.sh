@@ -15,6 +15,7 @@ done
 if [ -n "$missing" ]; then
   [ "$(id -u)" = 0 ] || sudo=sudo
   echo "== installing with apt:$missing"
+  ${sudo:-} apt-get update -q
   ${sudo:-} apt-get install -y -q --no-install-recommends $missing
 fi
 
@@ -29,7 +30,7 @@ echo "== unit tests under qemu-aarch64"
 report=$PWD/build-aarch64/aarch64.xml
 rm -f "$report"
 status=0
-ctest --test-dir build-aarch64 -j2 --output-on-failure --timeout 1800 \
+ctest --test-dir build-aarch64 -j2 --output-on-failure \
   --output-junit "$report" ${1:+-R "$1"} || status=1
 python3 test/run_tests.py --reports "aarch64=$report" || status=1
 exit $status

@@ -12,7 +12,6 @@ such an input again. The last line is "N targets, N inputs, N findings".
 """
 
 import concurrent.futures
-import glob
 import os
 import re
 import subprocess
@@ -23,15 +22,20 @@ BUILD = os.path.join(ROOT, "build-fuzz")
 FINDINGS = os.path.join(BUILD, "findings")
 
 
-def build():
-    """Configure and compile; the names of the targets."""
-    for command in (["cmake", "--preset", "fuzz"], ["ninja", "-C", BUILD, "fuzzers"]):
-        done = subprocess.run(command, cwd=ROOT, check=False, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode:
-            sys.exit(done.stdout + f"fuzz: {' '.join(command)} failed")
-    programs = glob.glob(os.path.join(BUILD, "bin", "unit", "fuzz_*"))
-    return sorted(os.path.basename(each)[len("fuzz_"):] for each in programs)
+def call(*command):
+    """Run to the end; its output. Ends the program if it fails."""
+    done = subprocess.run(command, cwd=ROOT, check=False, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode:
+        sys.exit(done.stdout + f"fuzz: {' '.join(command)} failed")
+    return done.stdout
+
+
+def configure():
+    """The names of the targets that there are."""
+    call("cmake", "--preset", "fuzz")
+    rules = call("ninja", "-C", BUILD, "-t", "targets", "all")
+    return sorted(re.findall(r"^bin/unit/fuzz_(\w+): ", rules, re.MULTILINE))
 
 
 def run(target, seconds):
@@ -73,13 +77,14 @@ def main(arguments):
         print(__doc__.split("\n", maxsplit=1)[0], file=sys.stderr)
         return 2
     print("== building into build-fuzz/", flush=True)
-    known = build()
+    known = configure()
     targets = arguments[:-1] or known
     unknown = [name for name in targets if name not in known]
     if unknown:
         print(f"run: no fuzz target '{unknown[0]}'; there are {', '.join(known)}",
               file=sys.stderr)
         return 2
+    call("ninja", "-C", BUILD, *("fuzz_" + name for name in targets))
     os.makedirs(FINDINGS, exist_ok=True)
     inputs = findings = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
