@@ -159,7 +159,7 @@ std::optional<int64_t> Builder::dimValue(const std::string &expression) const {
 
 void Builder::collectDimNames(const wire::Graph &proto) {
   // Every name that occurs may be given; only those of inputs must be.
-  std::vector<std::string> inInputs;
+  std::vector<std::string> &inInputs = inputDims;
   std::unordered_set<std::string> known;
   auto collect = [&](const wire::ValueInfo &info, bool isInput) {
     if (!info.type().has_tensor_type())
@@ -223,10 +223,16 @@ int64_t Builder::extent(const wire::Extents::Extent &dim, size_t axis,
          "example --shape " +
          input + "=1x128");
   std::optional<int64_t> value = dimValue(name);
-  if (!value)
+  if (!value) {
+    // All that are missing, so that one more try is enough.
+    std::string sizes = " --dim " + name + "=128";
+    for (const std::string &other : inputDims)
+      if (other != name && !dimValue(other) &&
+          other.find_first_of(" +-*/()") == std::string::npos)
+        sizes += " --dim " + other + "=128";
     fail("input '" + input + "': dimension " + std::to_string(axis) + " ('" +
-         name + "') is not bound; give its size, for example --dim " + name +
-         "=128");
+         name + "') is not bound; give its size, for example" + sizes);
+  }
   if (*value < 0)
     fail("input '" + input + "': dimension '" + name + "' becomes " +
          std::to_string(*value));

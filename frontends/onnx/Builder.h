@@ -59,6 +59,7 @@ private:
   void finishOutputs(const wire::Graph &proto, Scope &scope);
   void checkOutputType(const wire::ValueInfo &info, const TensorType &type);
   void collectDimNames(const wire::Graph &proto);
+  std::vector<std::string> inputDims; ///< names and expressions of the inputs
   std::optional<int64_t> dimValue(const std::string &expression) const;
   void readInitializers(const wire::Graph &proto, Scope &scope);
 

@@ -482,15 +482,15 @@ private:
     if (host) {
       bool threw = host->kind == HostWait::Kind::Exception;
       f.id = "host-block";
-      f.title = rankName(rank) + " has not issued " +
-                instanceName(s, frontier[s]) +
-                (threw ? ": it has thrown " : ": its host is in ") +
-                (threw ? "" : std::string(waitName(host->kind)) + " (") +
-                host->function +
-                (host->via.empty()
-                     ? ""
-                     : (threw ? " in " : ", called from ") + host->via) +
-                (threw ? "" : ")");
+      f.title =
+          rankName(rank) + " has not issued " + instanceName(s, frontier[s]) +
+          (threw ? ": it " + endText(*host)
+                 : ": its host is in " + std::string(waitName(host->kind)) +
+                       " (" + host->function) +
+          (host->via.empty()
+               ? ""
+               : (threw ? " in " : ", called from ") + host->via) +
+          (threw ? "" : ")");
       f.details.push_back(host->file + ":" + std::to_string(host->line) + ": " +
                           host->function);
       f.cause = threw ? "an exception on " + rankName(rank) +
@@ -620,17 +620,17 @@ private:
       if (const HostWait *host = hostWait(r); host && f.details.size() < 8) {
         bool threw = host->kind == HostWait::Kind::Exception;
         f.details.push_back(
-            rankName(r) + (threw ? " has thrown " : " is in ") +
-            (threw ? host->function
-                   : std::string(waitName(host->kind)) + " (" + host->function +
-                         ")") +
+            rankName(r) +
+            (threw ? " " + endText(*host)
+                   : " is in " + std::string(waitName(host->kind)) + " (" +
+                         host->function + ")") +
             (host->via.empty()
                  ? ""
                  : (threw ? " in " : ", called from ") + host->via) +
             " (" + host->file + ":" + std::to_string(host->line) + ")");
         if (threw && r == ranks.front()) {
           f.title = instanceName(s, frontier[s]) + " waits for " + rankName(r) +
-                    ", which has thrown " + host->function;
+                    ", which " + endText(*host);
           f.cause = "an exception on " + rankName(r) +
                     ": what comes after it is never issued";
           f.cure = "mend what it threw, and end the job when a rank throws";
@@ -731,6 +731,17 @@ void exceptions(const Job &job, Diagnosis &out) {
         return true;
     return false;
   };
+  // An exit code has a reason, and ranks abort that wait too long; another
+  // rank's exception or signal says more.
+  auto isWeak = [](const HostWait &w) {
+    return w.died && (w.function.starts_with("exit code") ||
+                      w.function.starts_with("signal 6"));
+  };
+  bool reasons = false;
+  for (const auto &[rank, evidence] : job.ranks)
+    for (const HostWait &w : evidence.waits)
+      reasons |= w.kind == HostWait::Kind::Exception &&
+                 !consequence(w.function) && !isWeak(w);
   Finding f;
   f.kind = Finding::Kind::Blocked;
   f.id = "exception";
@@ -740,7 +751,7 @@ void exceptions(const Job &job, Diagnosis &out) {
     for (const HostWait &w : evidence.waits) {
       if (w.kind != HostWait::Kind::Exception)
         continue;
-      std::string text = rankName(rank) + " has thrown " + w.function +
+      std::string text = rankName(rank) + " " + endText(w) +
                          (w.via.empty() ? "" : " in " + w.via) + ", " + w.file +
                          ":" + std::to_string(w.line);
       if (!out.findings.empty()) {
@@ -748,7 +759,7 @@ void exceptions(const Job &job, Diagnosis &out) {
           out.warnings.push_back(text);
         continue;
       }
-      bool root = !consequence(w.function);
+      bool root = !consequence(w.function) && !(reasons && isWeak(w));
       auto &list = root ? f.culprits : after;
       if (std::find(list.begin(), list.end(), rank) == list.end())
         list.push_back(rank);
@@ -762,15 +773,18 @@ void exceptions(const Job &job, Diagnosis &out) {
   f.title =
       f.culprits.empty()
           ? rankList(after) + " have lost a peer, and no rank has left a reason"
-          : rankList(f.culprits) +
-                (f.culprits.size() > 1 ? " have thrown" : " has thrown") +
-                (f.culprits.size() > 1 ? "" : " " + first->function);
+          : rankList(f.culprits) + (f.culprits.size() > 1
+                                        ? " have ended early"
+                                        : " " + endText(*first));
   f.cause = f.culprits.empty()
                 ? "a rank that ended without a trace, or a link"
                 : "what comes after an exception is never issued; the other "
                   "ranks wait for it or lose their peer";
   f.cure = f.culprits.empty()
                ? "get the output and exit status of the ranks that left none"
+           : first->died
+               ? "look at that rank's own output, its core file and the "
+                 "system's log (out of memory?)"
                : "mend what it threw, and end the job when a rank throws";
   f.culprits.insert(f.culprits.end(), after.begin(), after.end());
   out.findings.push_back(std::move(f));

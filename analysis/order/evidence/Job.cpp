@@ -302,12 +302,14 @@ Job readEvidence(const std::vector<std::string> &paths,
   }
   Job job;
   std::vector<std::shared_ptr<Mapping>> maps(files.size()), kept;
-  std::vector<std::pair<std::string, std::string_view>> logs, ncclLogs;
+  std::vector<std::pair<std::string, std::string_view>> logs, outputs;
   struct Task {
     size_t file;
     Format format;
   };
   std::vector<Task> tasks;
+  size_t leftOut = 0;
+  std::string firstLeftOut;
   for (size_t i = 0; i < files.size(); ++i) {
     auto map = std::make_shared<Mapping>();
     std::string error;
@@ -331,8 +333,8 @@ Job readEvidence(const std::vector<std::string> &paths,
     job.bytesRead += text.size();
     // A job's output may hold both, mixed.
     if ((format == Format::Unknown || format == Format::Stack) &&
-        looksLikeNcclLog(text)) {
-      ncclLogs.emplace_back(files[i], text);
+        (looksLikeNcclLog(text) || looksLikeLauncherOutput(text))) {
+      outputs.emplace_back(files[i], text);
       kept.push_back(map);
       if (format == Format::Unknown)
         format = Format::NcclLog;
@@ -361,10 +363,16 @@ Job readEvidence(const std::vector<std::string> &paths,
                              "Flight Recorder dumps, logs of HCCL or NCCL, "
                              "Concord's issue logs, stacks, tracebacks, "
                              "rank tables"});
-      else
-        job.notes.push_back(files[i] + ": not evidence, left out");
+      else if (leftOut++ == 0)
+        firstLeftOut = files[i];
     }
   }
+  if (leftOut)
+    job.notes.push_back(
+        firstLeftOut +
+        (leftOut > 1 ? " and " + std::to_string(leftOut - 1) + " more files"
+                     : "") +
+        ": not evidence, left out");
   std::vector<Job> parts(tasks.size());
   std::vector<std::string> taskErrors(tasks.size());
   std::atomic<size_t> next{0}, merged{0};
@@ -422,8 +430,10 @@ Job readEvidence(const std::vector<std::string> &paths,
   adoptMembers(job);
   if (!logs.empty())
     readHcclLogs(logs, job);
-  if (!ncclLogs.empty())
-    readNcclLogs(ncclLogs, job);
+  for (const auto &[path, text] : outputs)
+    readLauncherOutput(text, path, job);
+  if (!outputs.empty())
+    readNcclLogs(outputs, job);
   return job;
 }
 

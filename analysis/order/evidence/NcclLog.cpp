@@ -236,7 +236,9 @@ private:
     std::string group;
     if (size_t guid = head.rfind("PG GUID ", at);
         guid != std::string_view::npos)
-      group = std::string(head.substr(guid + 8, at - guid - 9).substr(0, 200));
+      group =
+          std::string(head.substr(guid + 8, std::max(at, guid + 9) - guid - 9)
+                          .substr(0, 200));
     Given &g = given[Rank(rank)][group];
     if (g.file == kNone) {
       g.file = file;
@@ -251,8 +253,7 @@ private:
     if (!g || g->timedOut >= 0) // the first one counts
       return;
     if (!number(wordAfter(work.substr(0, work.find(')')), "SeqNum="),
-                g->timedOut) &&
-        !number(work.substr(7, work.find(',') - 7), g->timedOut))
+                g->timedOut))
       return;
     g->line = lineNo;
     g->kind = std::string(canonicalKind(wordAfter(work, "OpType=")));

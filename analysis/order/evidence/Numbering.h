@@ -59,6 +59,11 @@ inline std::string_view waitName(HostWait::Kind kind) {
   return names[size_t(kind)];
 }
 
+/// "has thrown ValueError: no", "has died of signal 9 (Killed)".
+inline std::string endText(const HostWait &wait) {
+  return (wait.died ? "has died of " : "has thrown ") + wait.function;
+}
+
 class Numbering {
 public:
   Numbering(const Job &job, Diagnosis &out, bool trustStarted)

@@ -859,6 +859,9 @@ bool looksLikeStack(std::string_view head) {
       return true;
     if (starts(line, "TID ") && t.back() == ':')
       return true;
+    // "[node:123] [ 3] lib(f+0x1)[0x2]"
+    if (t[0] == '[' && holds(t, "] [ ") && holds(t, ")[0x"))
+      return true;
   }
   return false;
 }

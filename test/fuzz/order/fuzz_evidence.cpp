@@ -112,7 +112,9 @@ std::vector<std::string> fuzz::seeds() {
       "caught collective operation timeout: WorkNCCL(SeqNum=7, "
       "OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=1) ran\n[PG ID 1 "
       "PG GUID 2(tp) Rank 1]  PG status: last enqueued work: 7, last completed "
-      "work: 6\n");
+      "work: 6\nsrun: error: n: tasks 1-2,5: Killed\nmpirun noticed that "
+      "process rank 3 with PID 1 on node n exited on signal 9 (Killed).\n  "
+      "rank : 3 (local_rank: 1)\n  exitcode : -9 (pid: 1)\n");
   return all;
 }
 
@@ -163,6 +165,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
       plain.push_back(plainText(file).value_or(std::string(file)));
     for (size_t i = 0; i < plain.size(); ++i)
       logs.emplace_back("rank_" + std::to_string(i) + ".log", plain[i]);
+    for (const auto &[name, text] : logs)
+      readLauncherOutput(text, name, job);
     readNcclLogs(logs, job);
     any = job.linesUnderstood != 0;
   } else if (data[0] == '3') {

@@ -379,6 +379,9 @@ TEST(BadInput, UnboundAndUnknownDimensions) {
   m.node("Relu", {"ids"}, {"y"});
   m.output("y");
   ReadOptions options;
+  EXPECT_EQ(m.error(options),
+            "m.onnx: input 'ids': dimension 0 ('batch') is not bound; give its "
+            "size, for example --dim batch=128 --dim seq=128");
   options.dims["batch"] = 2;
   EXPECT_EQ(m.error(options),
             "m.onnx: input 'ids': dimension 1 ('seq') is not bound; give its "

@@ -415,6 +415,53 @@ TEST(Nccl, TheWatchdogOfPyTorch) {
   }
 }
 
+TEST(Launchers, WhoEndedAndHow) {
+  std::string text =
+      "mpirun noticed that process rank 3 with PID 4711 on node n7 exited on "
+      "signal 11 (Segmentation fault).\n"
+      "srun: error: n7: task 4: Exited with exit code 1\n"
+      "srun: error: n7: tasks 5-6,8: Killed\n"
+      "srun: error: n7: task 9: Terminated\n"
+      "  rank      : 10 (local_rank: 2)\n  exitcode  : -9 (pid: 7)\n"
+      "  exitcode  : 1 (pid: 7)\n"
+      "srun: error: n7: task x\nsrun: error: : task 7-\n";
+  EXPECT_TRUE(looksLikeLauncherOutput(text));
+  EXPECT_FALSE(looksLikeLauncherOutput("rank 3 is here\n"));
+  Job job;
+  readLauncherOutput(text, "out.log", job);
+  std::map<Rank, std::string> ends;
+  for (const auto &[rank, evidence] : job.ranks)
+    for (const HostWait &w : evidence.waits)
+      ends[rank] = w.function;
+  EXPECT_EQ(ends,
+            (std::map<Rank, std::string>{{3, "signal 11 (Segmentation fault)"},
+                                         {4, "exit code 1"},
+                                         {5, "Killed"},
+                                         {6, "Killed"},
+                                         {8, "Killed"},
+                                         {10, "signal 9"}}));
+  // A signal says more than an exit code; it is what others wait for.
+  Job killed;
+  std::string output = watchdog(0, "0(default_pg)", 7, "ALLREDUCE") +
+                       watchdog(1, "0(default_pg)", 7, "ALLREDUCE") +
+                       "mpirun noticed that process rank 2 with PID 1 on node "
+                       "n exited on signal 9 (Killed).\n";
+  readLauncherOutput(output, "out.log", killed);
+  readNcclLogs({{"out.log", output}}, killed);
+  Diagnosis d = diagnose(killed);
+  ASSERT_FALSE(d.findings.empty());
+  EXPECT_NE(d.findings[0].title.find("r2, which has died of signal 9 (Killed)"),
+            std::string::npos)
+      << describe(d);
+  Job plain;
+  readLauncherOutput("srun: error: n: task 0: Exited with exit code 1\n"
+                     "srun: error: n: task 1: Segmentation fault\n",
+                     "out.log", plain);
+  d = diagnose(plain);
+  ASSERT_EQ(d.findings.size(), 1u);
+  EXPECT_EQ(d.findings[0].culprits, (std::vector<Rank>{1, 0})) << describe(d);
+}
+
 TEST(Text, AsTerminalsAndOtherSystemsLeaveIt) {
   EXPECT_FALSE(plainText("plain\n"));
   EXPECT_FALSE(plainText(""));
@@ -597,8 +644,7 @@ TEST(Stacks, FormsOfTools) {
       {"Open MPI's own",
        "[node7:4711] [ 0] /lib/libc.so.6(+0x3c050)[0x7f12]\n"
        "[node7:4711] [ 1] /lib/libmpi.so.40(PMPI_Barrier+0x9b)[0x7f13]\n"
-       "[node7:4711] [ 2] ./app(exchange+0x20)[0x5512]\n"
-       "#0 x\n",
+       "[node7:4711] [ 2] ./app(exchange+0x20)[0x5512]\n",
        K::HostCollective, "PMPI_Barrier", "exchange"},
       {"a traceback",
        "step 12\nTraceback (most recent call last):\n"

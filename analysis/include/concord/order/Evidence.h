@@ -116,6 +116,7 @@ struct HostWait {
   std::string file;
   uint32_t line = 0;
   bool main = false; ///< of the main thread
+  bool died = false; ///< an Exception that a launcher tells: how it ended
 };
 
 /// A line in which a library said what it gave up on.
@@ -230,6 +231,11 @@ void readNcclLogs(
     Job &job);
 /// Some line of the text is one of these.
 bool looksLikeNcclLog(std::string_view text);
+
+/// Which ranks ended, and how, in the words of mpirun, srun and torchrun.
+void readLauncherOutput(std::string_view text, const std::string &path,
+                        Job &job);
+bool looksLikeLauncherOutput(std::string_view text);
 
 /// One rank's block of concord/issuelog.h.
 bool isIssueLog(std::string_view bytes);
