@@ -84,7 +84,7 @@ private:
 class Conv final : public Kernel {
 public:
   explicit Conv(const Description &d)
-      : type(floatType(d)), g(d, false), gemm(gemmTable()),
+      : type(floatType(d)), g(d, false), gemm(CONCORD_SELECT(gemmTable)),
         table(CONCORD_SELECT(convTable)), size(sizeOf(type)) {
     m = d.size("m", 1, 1 << 24);
     groups = d.i64("group", 1);
@@ -217,7 +217,7 @@ public:
 private:
   GemmType type;
   Geometry g;
-  const GemmTable &gemm;
+  const GemmTable &gemm; ///< panels are of single elements: not of pairs
   const ConvTable &table;
   int64_t size, m, groups, k;
   int64_t block = 0;

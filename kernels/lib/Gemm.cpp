@@ -13,17 +13,18 @@
 //===----------------------------------------------------------------------===//
 
 #include "GemmHot.h"
-#include "Kernel.h"
-#include "Target.h"
+#include "Select.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace concord::kernels {
 
-const GemmTable &gemmTable() {
+const GemmTable &gemmTable(GemmType type) {
 #if defined(__x86_64__)
   switch (target()) {
+  case Target::V4Bf16:
+    return type == GemmType::BF16 ? gemmTable_v4bf16 : gemmTable_v4;
   case Target::V4:
     return gemmTable_v4;
   case Target::V3:
@@ -159,24 +160,10 @@ private:
 class FloatGemm final : public Kernel {
 public:
   FloatGemm(const Description &d, const Parsed &parsed)
-      : parsed(parsed), table(gemmTable()) {
+      : parsed(parsed), type(floatType(d)), table(gemmTable(type)) {
     const GemmShape &s = parsed.shape;
     if (parsed.bType != parsed.dtype)
       d.unsupported("bdtype", "must equal dtype for floating types");
-    switch (parsed.dtype) {
-    case DType::F32:
-      type = GemmType::F32;
-      break;
-    case DType::F64:
-      type = GemmType::F64;
-      break;
-    case DType::F16:
-      type = GemmType::F16;
-      break;
-    default:
-      type = GemmType::BF16;
-      break;
-    }
     elementSize = dtypeSize(parsed.dtype);
     numInputs = 2 + (s.bias != Bias::None) + s.residual;
     workspaceBytes = table.workspace(type, s);
@@ -312,15 +299,15 @@ private:
     GemmOperands o;
     int64_t aRow = b.row - b.firstRowOfA;
     o.a = at(pointers[0], s.transA ? aRow : aRow * s.lda);
-    o.b = at(pointers[1], s.packed   ? b.column * s.k
+    o.b = at(pointers[1], s.packed   ? table.packedElements(type, s.k, b.column)
                           : s.transB ? b.column * s.ldb
                                      : b.column);
     return o;
   }
 
   Parsed parsed;
-  const GemmTable &table;
   GemmType type;
+  const GemmTable &table;
   size_t elementSize;
   int64_t matrices = 0, matrixElements = 0;
 };

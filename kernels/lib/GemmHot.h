@@ -15,6 +15,9 @@
 // whatever m, n and the blocking are; so a row's bits depend neither on the
 // other rows nor on how the columns are split over ranks.
 //
+// With AVX512_BF16 a panel of bfloat16 has pairs that follow each other in k
+// where others have elements, and the chain takes the odd one of each first.
+//
 //===----------------------------------------------------------------------===//
 
 #ifndef CONCORD_KERNELS_GEMMHOT_H
@@ -68,8 +71,10 @@ struct GemmTable {
 
 extern const GemmTable gemmTable_v2, gemmTable_v3, gemmTable_v4,
     gemmTable_generic;
+/// Of BF16 only.
+extern const GemmTable gemmTable_v4bf16;
 /// The table of target().
-const GemmTable &gemmTable();
+const GemmTable &gemmTable(GemmType type);
 
 } // namespace concord::kernels
 

@@ -18,7 +18,7 @@
 
 #if defined(__x86_64__)
 #define CONCORD_SELECT(name)                                                   \
-  (target() == Target::V4   ? name##_v4                                        \
+  (target() >= Target::V4   ? name##_v4                                        \
    : target() == Target::V3 ? name##_v3                                        \
                             : name##_v2)
 #else

@@ -29,9 +29,9 @@ Target detect() {
       __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
-    best = Target::V4;
+    best = __builtin_cpu_supports("avx512bf16") ? Target::V4Bf16 : Target::V4;
   if (const char *wanted = getenv("CONCORD_KERNEL_TARGET"))
-    for (Target lower : {Target::V2, Target::V3, Target::V4})
+    for (Target lower : {Target::V2, Target::V3, Target::V4, Target::V4Bf16})
       if (std::string_view(wanted) == targetName(lower) && lower < best)
         best = lower;
   return best;
@@ -54,6 +54,8 @@ const char *targetName(Target target) {
     return "x86-64-v3";
   case Target::V4:
     return "x86-64-v4";
+  case Target::V4Bf16:
+    return "x86-64-v4-bf16";
   case Target::Generic:
     break;
   }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Chosen once from cpuid. CONCORD_KERNEL_TARGET=x86-64-v3 (or -v2) lowers it,
-// never raises it, so that every variant can be tested on one machine.
+// Chosen once from cpuid. CONCORD_KERNEL_TARGET=x86-64-v4 (or -v3, -v2) lowers
+// it, never raises it, so that every variant can be tested on one machine.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,7 +15,9 @@
 
 namespace concord::kernels {
 
-enum class Target { Generic, V2, V3, V4 };
+/// Each includes those before it. V4Bf16 is V4 with AVX512_BF16, which only
+/// products of bfloat16 use.
+enum class Target { Generic, V2, V3, V4, V4Bf16 };
 
 Target target();
 const char *targetName(Target);

@@ -149,10 +149,13 @@ char *concord::rt::reserveMemory(concord_program &program, uint64_t bytes,
 
 namespace {
 
-/// Classes of x86-64, in rising order.
+/// Classes of x86-64, in rising order. Compiled code has nothing of
+/// AVX512_BF16, only kernels do.
 int cpuLevel(const std::string &name) {
   static const char *const kLevels[] = {"x86-64", "x86-64-v2", "x86-64-v3",
                                         "x86-64-v4"};
+  if (name == "x86-64-v4-bf16")
+    return 3;
   for (int i = 0; i < 4; ++i)
     if (name == kLevels[i])
       return i;

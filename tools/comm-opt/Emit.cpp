@@ -54,6 +54,9 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(std::string &error) {
   std::string cpu = concord_kernel_target();
   if (cpu == "aarch64")
     cpu = "generic";
+  // Not its conversions to bfloat16: they make denormals zero.
+  if (cpu == "x86-64-v4-bf16")
+    cpu = "x86-64-v4";
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(

@@ -16,7 +16,7 @@
 
 namespace concord::tools {
 
-/// "x86-64-v4", "x86-64-v3", "x86-64-v2" or "aarch64".
+/// "x86-64-v4-bf16", "x86-64-v4", "x86-64-v3", "x86-64-v2" or "aarch64".
 const char *cpuClass();
 
 } // namespace concord::tools

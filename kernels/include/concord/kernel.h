@@ -140,8 +140,9 @@ typedef struct concord_fused_step {
 int32_t concord_kernel_step(const concord_kernel *kernel,
                             const concord_fused_step *step);
 
-/* Name of the CPU class chosen on this machine: "x86-64-v4", "x86-64-v3",
- * "x86-64-v2", "aarch64". Packed layouts are valid for one class only. */
+/* Name of the CPU class chosen here: "x86-64-v4-bf16", "x86-64-v4",
+ * "x86-64-v3", "x86-64-v2", "aarch64". Packed layouts are valid for one class
+ * only. */
 const char *concord_kernel_target(void);
 
 /* Message of the last failure in this thread; never NULL. */

@@ -7,8 +7,9 @@
 //
 // Register tiles of MR x NR elements; B in panels of NR columns (given so,
 // packed by blocks, or read in place when its rows are whole panels); A in
-// place, or copied by blocks when it is transposed, 16-bit, or its row stride
-// would put a tile's rows into the same cache sets. The loops are those of Goto
+// place, or copied by blocks when it is transposed, 16-bit (unless pairs of it
+// are multiplied as they are), or its row stride would put a tile's rows into
+// the same cache sets. The loops are those of Goto
 // and van de Geijn ("Anatomy of high-performance matrix multiplication", 2008)
 // with a tile of A in L1 and a block of B in L2. GemmHot.h says what order sums
 // are taken in.
@@ -16,8 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../GemmHot.h"
-#include "Tiles.h"
-#include "Vec.h"
+#include "GemmPack.h"
 #include "VecMath.h"
 
 namespace concord::kernels {
@@ -35,7 +35,7 @@ constexpr int64_t kSumColumns = 4096; ///< columns per block of partial sums
 /// or the first element of row `At`, of three, `lda` bytes apart. The order is
 /// pinned by assembly: left to itself the compiler moves all broadcasts of a
 /// tile to its start and spills.
-template <int At, bool Packed, int N, class V, class S>
+template <class BT, int At, bool Packed, int N, class V, class S>
 INLINE void addRow(V *acc, const V *b, const S *from, int64_t lda) {
 #if defined(__AVX2__) && !defined(CONCORD_CHECKED_LOADS)
   if constexpr (N <= 2) {
@@ -62,7 +62,9 @@ INLINE void addRow(V *acc, const V *b, const S *from, int64_t lda) {
   } else {                                                                     \
     CONCORD_ROW("(%[r],%[l],2)", BROADCAST, FMA)                               \
   }
-    if constexpr (sizeof(S) == 4) {
+    if constexpr (same<BT, Pair>) {
+      CONCORD_ROWS("vbroadcastss", "vdpbf16ps")
+    } else if constexpr (sizeof(S) == 4) {
       CONCORD_ROWS("vbroadcastss", "vfmadd231ps")
     } else {
       CONCORD_ROWS("vbroadcastsd", "vfmadd231pd")
@@ -72,19 +74,22 @@ INLINE void addRow(V *acc, const V *b, const S *from, int64_t lda) {
     return;
   }
 #endif
-  V av = V(Packed ? from[At]
-                  : *reinterpret_cast<const S *>(
-                        reinterpret_cast<const char *>(from) + At * lda));
+  S word;
+  __builtin_memcpy(&word,
+                   Packed ? reinterpret_cast<const char *>(from + At)
+                          : reinterpret_cast<const char *>(from) + At * lda,
+                   sizeof word);
+  V av = V(word);
   UNROLL
   for (int j = 0; j < N; ++j)
-    acc[j] = fma(av, b[j], acc[j]);
+    acc[j] = multiplyAdd(static_cast<const BT *>(nullptr), av, b[j], acc[j]);
 }
 
-template <int I, int M, int N, class V, class S>
+template <class BT, int I, int M, int N, class V, class S>
 INLINE void addPacked(V (*acc)[N], const V *b, const S *a) {
   if constexpr (I < M) {
-    addRow<I, true, N>(acc[I], b, a, 0);
-    addPacked<I + 1, M, N>(acc, b, a);
+    addRow<BT, I, true, N>(acc[I], b, a, 0);
+    addPacked<BT, I + 1, M, N>(acc, b, a);
   }
 }
 
@@ -137,16 +142,18 @@ void tile(int64_t k, const typename Lane<BT>::S *a, int64_t lda, const BT *b,
         bv[q * NV + j] = L::load(b + q * bPanel + j * W);
     }
     if constexpr (Packed) {
-      addPacked<0, M, N>(acc, bv, a);
+      addPacked<BT, 0, M, N>(acc, bv, a);
       a += M;
     } else {
       UNROLL
       for (int g = 0; g < G; ++g) {
-        addRow<0, false, N>(acc[3 * g], bv, row[g], lda);
+        addRow<BT, 0, false, N>(acc[3 * g], bv, row[g], lda);
         if (3 * g + 1 < M)
-          addRow<1, false, N>(acc[least(3 * g + 1, M - 1)], bv, row[g], lda);
+          addRow<BT, 1, false, N>(acc[least(3 * g + 1, M - 1)], bv, row[g],
+                                  lda);
         if (3 * g + 2 < M)
-          addRow<2, false, N>(acc[least(3 * g + 2, M - 1)], bv, row[g], lda);
+          addRow<BT, 2, false, N>(acc[least(3 * g + 2, M - 1)], bv, row[g],
+                                  lda);
         ++row[g];
       }
     }
@@ -191,9 +198,10 @@ template <class BT> INLINE TileFn<BT> wideTile(int64_t rows) {
 #endif
 }
 
-/// 16-bit operands are always converted, so their narrow tiles are all packed.
-template <class T>
-constexpr bool alwaysCopied = sizeof(T) != sizeof(typename Lane<T>::S);
+/// 16-bit operands are always converted, so their narrow tiles are all packed;
+/// pairs are used as they are.
+template <class BT>
+constexpr bool alwaysCopied = sizeof(BT) != sizeof(typename Lane<BT>::S);
 
 template <class BT>
 INLINE TileFn<BT> narrowTile(int64_t rows, bool half, bool packed) {
@@ -240,127 +248,6 @@ template <class BT> INLINE TileFn<BT> rowTile(int64_t rows, bool half) {
   }
 }
 
-template <class T> constexpr int64_t NR = 2 * Lane<T>::width;
-
-/// Elements of panels for n columns.
-template <class T> INLINE int64_t panelColumns(int64_t n) {
-  int64_t full = n / NR<T> * NR<T>;
-  int64_t rest = n - full;
-  return full + (rest == 0 ? 0 : rest <= NR<T> / 2 ? NR<T> / 2 : NR<T>);
-}
-
-/// One panel of `width` columns, of which `columns` exist, rows k0 .. k0+kc.
-template <class T>
-void packPanel(const T *b, int64_t ldb, bool transposed, int64_t kc,
-               int64_t columns, int64_t width, T *panel) {
-  if (!transposed) {
-    for (int64_t p = 0; p < kc; ++p) {
-      const T *from = b + p * ldb;
-      T *to = panel + p * width;
-      if (columns == NR<T>) {
-        __builtin_memcpy(to, from, sizeof(T) * NR<T>);
-        continue;
-      }
-      for (int64_t j = 0; j < width; ++j)
-        to[j] = j < columns ? from[j] : T{};
-    }
-    return;
-  }
-  // Rows of B^T are contiguous in k: move squares of 8 x 8 through registers.
-  int64_t j = 0;
-  for (; j + 8 <= columns; j += 8) {
-    int64_t p = 0;
-    for (; p + 8 <= kc; p += 8)
-      transpose8(b + j * ldb + p, ldb, panel + p * width + j, width);
-    for (; p < kc; ++p)
-      for (int jj = 0; jj < 8; ++jj)
-        panel[p * width + j + jj] = b[(j + jj) * ldb + p];
-  }
-  for (; j < width; ++j)
-    for (int64_t p = 0; p < kc; ++p)
-      panel[p * width + j] = j < columns ? b[j * ldb + p] : T{};
-}
-
-template <class T>
-void packColumns(const T *b, int64_t ldb, bool transposed, int64_t k, int64_t n,
-                 T *packed) {
-  for (int64_t j = 0; j < n; j += NR<T>) {
-    int64_t columns = least(NR<T>, n - j);
-    int64_t width = panelColumns<T>(columns);
-    packPanel(transposed ? b + j * ldb : b + j, ldb, transposed, k, columns,
-              width, packed + j * k);
-  }
-}
-
-template <class T>
-void copyRows(const T *a, int64_t lda, bool transposed, int64_t rows,
-              int64_t kc, typename Lane<T>::S *to, int64_t ld) {
-  using L = Lane<T>;
-  using LS = Lane<typename L::S>;
-  if (transposed) {
-    for (int64_t i0 = 0; i0 < rows; i0 += 16)
-      for (int64_t p = 0; p < kc; ++p)
-        for (int64_t i = i0; i < least(rows, i0 + 16); ++i)
-          to[i * ld + p] = L::get(a[p * lda + i]);
-    return;
-  }
-  for (int64_t i = 0; i < rows; ++i) {
-    int64_t p = 0;
-    // Rows are far apart: the hardware would meet each one anew.
-    for (; p + L::width <= kc; p += L::width) {
-      __builtin_prefetch(a + (i + 2) * lda + p);
-      LS::store(to + i * ld + p, L::load(a + i * lda + p));
-    }
-    for (; p < kc; ++p)
-      to[i * ld + p] = L::get(a[i * lda + p]);
-  }
-}
-
-/// One tile of A, packed: element (i, p) at to[p * rows + i].
-template <class T>
-void packTile(const T *a, int64_t lda, bool transposed, int64_t rows,
-              int64_t kc, typename Lane<T>::S *to) {
-  using L = Lane<T>;
-  using S = typename L::S;
-  using LS = Lane<S>;
-  constexpr int64_t chunk = 64;
-  if (transposed) {
-    for (int64_t p = 0; p < kc; ++p)
-      for (int64_t i = 0; i < rows; ++i)
-        to[p * rows + i] = L::get(a[p * lda + i]);
-    return;
-  }
-  for (int64_t p0 = 0; p0 < kc; p0 += chunk) {
-    int64_t n = least(chunk, kc - p0);
-    const S *from = reinterpret_cast<const S *>(a + p0);
-    int64_t ld = lda;
-    S wide[MR * chunk];
-    if constexpr (sizeof(T) != sizeof(S)) {
-      for (int64_t i = 0; i < rows; ++i) {
-        int64_t p = 0;
-        for (; p + L::width <= n; p += L::width)
-          LS::store(wide + i * chunk + p, L::load(a + i * lda + p0 + p));
-        for (; p < n; ++p)
-          wide[i * chunk + p] = L::get(a[i * lda + p0 + p]);
-      }
-      from = wide;
-      ld = chunk;
-    }
-    int64_t p = 0;
-    if (rows >= 8)
-      for (; p + 8 <= n; p += 8) {
-        transpose8(from + p, ld, to + (p0 + p) * rows, rows);
-        // The last eight rows; some of them for the second time.
-        if (rows > 8)
-          transpose8(from + (rows - 8) * ld + p, ld,
-                     to + (p0 + p) * rows + rows - 8, rows);
-      }
-    for (; p < n; ++p)
-      for (int64_t i = 0; i < rows; ++i)
-        to[(p0 + p) * rows + i] = from[i * ld + p];
-  }
-}
-
 /// `own` and the others' products at element `at`, in the members' order.
 template <class T>
 INLINE typename Lane<T>::V sumOfParts(const GemmOperands &o, int64_t at,
@@ -404,8 +291,16 @@ void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
   using LS = Lane<S>;
   constexpr int W = L::width;
   V alpha = V(S(s.alpha)), beta = V(S(s.beta));
-  if (o.members == 2 && s.bias == Bias::None && !s.residual &&
-      columns % W == 0) {
+  const bool bare = s.bias == Bias::None && !s.residual && columns % W == 0;
+  if (!o.members && bare && s.act == Act::None) {
+    for (int64_t i = 0; i < rows; ++i) {
+      T *c = static_cast<T *>(o.c) + (i0 + i) * s.ldc + j0;
+      for (int64_t j = 0; j < columns; j += W)
+        L::store(c + j, LS::load(acc + i * ld + j) * alpha);
+    }
+    return;
+  }
+  if (o.members == 2 && bare) {
     for (int64_t i = 0; i < rows; ++i) {
       int64_t at = (i0 + i) * s.ldc + j0;
       T *c = static_cast<T *>(o.c) + at;
@@ -463,36 +358,39 @@ void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
   }
 }
 
-template <class A, class B> constexpr bool same = false;
-template <class A> constexpr bool same<A, A> = true;
-
-/// How one product is blocked; a function of the shape only.
+/// How one product is blocked; a function of the shape only. What counts k, and
+/// lda, counts pairs where those are multiplied.
 struct Plan {
   bool copyA, packB, small, scratch;
+  int64_t k;
   int64_t kc, blocks, mc, nc, sumColumns, sumLd, lda;
   uint64_t aBytes, bBytes, scratchBytes;
 };
 
 template <class T> Plan planFor(const GemmShape &s) {
   using S = typename Lane<T>::S;
+  using P = OperandOf<T>;
+  constexpr int64_t perP = Operand<T>::perP;
   Plan p = {};
+  p.k = ceilDiv(s.k, perP);
   p.small = s.m <= MR;
   int64_t rowBytes = s.lda * int64_t(sizeof(T));
   // Copied where reading in place costs more: see the top of the file.
-  p.copyA = s.transA || alwaysCopied<T> ||
+  p.copyA = s.transA || alwaysCopied<P> || s.k % perP || s.lda % perP ||
             (s.m > 4 && s.n > 4 * NR<T> && rowBytes % 2048 == 0) ||
             (s.m > 2 * MR && s.n >= kCopyColumns);
-  p.packB = !s.packed &&
-            (s.transB || s.n % NR<T> != 0 || (s.m > 8 * MR && s.k > 64) ||
-             (s.m > MR && s.ldb * int64_t(sizeof(T)) % 2048 == 0 && s.k > 64));
+  p.packB =
+      !s.packed &&
+      (perP > 1 || s.transB || s.n % NR<T> != 0 || (s.m > 8 * MR && s.k > 64) ||
+       (s.m > MR && s.ldb * int64_t(sizeof(T)) % 2048 == 0 && s.k > 64));
   int64_t unit = int64_t(sizeof(S)) / 4; // the constants are for 4 bytes
   int64_t mostK = (p.packB                   ? kMostKPack
-                   : s.k * unit <= kMostOneK ? kMostOneK
+                   : p.k * unit <= kMostOneK ? kMostOneK
                                              : kMostK) /
                   unit;
-  p.blocks = most(1, ceilDiv(s.k, mostK));
-  p.kc = roundUp(ceilDiv(most(s.k, 1), p.blocks), 8);
-  p.blocks = most(1, ceilDiv(s.k, p.kc));
+  p.blocks = most(1, ceilDiv(p.k, mostK));
+  p.kc = roundUp(ceilDiv(most(p.k, 1), p.blocks), 8);
+  p.blocks = most(1, ceilDiv(p.k, p.kc));
   // Rows per block: equal blocks of whole tiles.
   int64_t rows = most(4 * MR, kBlockBytes / (p.kc * int64_t(sizeof(S))));
   p.mc = s.m <= rows + rows / 4 ? s.m
@@ -504,14 +402,14 @@ template <class T> Plan planFor(const GemmShape &s) {
   p.sumLd =
       same<T, S> ? NR<T> : least(kSumColumns, roundUp(most(s.n, 1), NR<T>));
   p.sumColumns = p.scratch && !same<T, S> ? p.sumLd : s.n;
-  p.lda = !p.copyA ? s.lda : p.small ? p.kc * p.blocks + 16 : p.kc;
+  p.lda = !p.copyA ? s.lda / perP : p.small ? p.kc * p.blocks + 16 : p.kc;
   if (p.copyA)
     p.aBytes =
         uint64_t(roundUp(least(p.mc, s.m) * p.lda * int64_t(sizeof(S)), 64));
   if (p.packB)
     p.bBytes =
         uint64_t(roundUp((p.small ? p.kc * p.blocks : p.kc) *
-                             (p.small ? 4 * NR<T> : p.nc) * int64_t(sizeof(T)),
+                             (p.small ? 4 * NR<T> : p.nc) * int64_t(sizeof(P)),
                          64));
   if (p.scratch)
     p.scratchBytes = uint64_t(least(p.mc, s.m) * p.sumLd * int64_t(sizeof(S)));
@@ -523,11 +421,13 @@ template <class T>
 void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
                    char *workspace, Poller &poller) {
   using S = typename Lane<T>::S;
+  using P = OperandOf<T>;
   constexpr int64_t N = NR<T>;
   S *aCopy = reinterpret_cast<S *>(workspace);
-  T *bCopy = reinterpret_cast<T *>(workspace + plan.aBytes);
+  P *bCopy = reinterpret_cast<P *>(workspace + plan.aBytes);
   const T *a = static_cast<const T *>(o.a);
   const T *b = static_cast<const T *>(o.b);
+  const P *bPacked = static_cast<const P *>(o.b);
   const bool plain = same<T, S> && s.bias == Bias::None && !s.residual &&
                      s.act == Act::None && s.alpha == 1 && !o.members;
   alignas(64) S local[most(MR * N, 8 * N)];
@@ -542,7 +442,7 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
       packTile(a, s.lda, s.transA, s.m, s.k, aCopy);
     else
       copyRows(a, s.lda, s.transA, s.m, s.k, aCopy, plan.lda);
-    poller.work(s.m * s.k / 8);
+    poller.work(s.m * plan.k / 8);
     aBlock = aCopy;
   }
   int panels = panelsFor(s.m);
@@ -552,24 +452,24 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
     int64_t columns = wide ? panels * N : least(N, s.n - j);
     bool half = columns <= N / 2;
     int64_t width = half ? N / 2 : N;
-    TileFn<T> fn = wide      ? wideTile<T>(s.m)
-                   : packedA ? narrowTile<T>(s.m, half, true)
-                             : rowTile<T>(s.m, half);
-    const T *panel;
+    TileFn<P> fn = wide      ? wideTile<P>(s.m)
+                   : packedA ? narrowTile<P>(s.m, half, true)
+                             : rowTile<P>(s.m, half);
+    const P *panel;
     int64_t step, stride;
     if (s.packed) {
-      panel = b + j * s.k;
+      panel = bPacked + j * plan.k;
       step = width;
-      stride = N * s.k;
+      stride = N * plan.k;
     } else if (plan.packB) {
       packColumns(s.transB ? b + j * s.ldb : b + j, s.ldb, s.transB, s.k,
                   columns, bCopy);
-      poller.work(s.k * columns / 2);
+      poller.work(plan.k * columns / 2);
       panel = bCopy;
       step = width;
-      stride = N * s.k;
+      stride = N * plan.k;
     } else {
-      panel = b + j;
+      panel = bPacked + j;
       step = s.ldb;
       stride = N;
     }
@@ -577,15 +477,15 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
       // Small tiles are done sooner than a line comes from another core: as
       // many tiles ahead as take a third of a microsecond.
       constexpr int64_t kAhead = 16384; // of elements of B, times rows
-      int64_t until = least(s.n, j + columns + kAhead / most(1, s.m * s.k));
+      int64_t until = least(s.n, j + columns + kAhead / most(1, s.m * plan.k));
       fetchParts<T>(s, o, 0, fetched, s.m, until - fetched);
       fetched = until;
     }
     bool whole = wide || columns == width;
     S *out = plain && whole ? reinterpret_cast<S *>(o.c) + j : local;
     int64_t ld = plain && whole ? s.ldc : wide ? columns : width;
-    for (int64_t p = 0; p < s.k || p == 0; p += plan.kc) {
-      int64_t kc = least(plan.kc, s.k - p);
+    for (int64_t p = 0; p < plan.k || p == 0; p += plan.kc) {
+      int64_t kc = least(plan.kc, plan.k - p);
       fn(kc, aBlock + p * aStep, plan.lda, panel + p * step, step, stride,
          p ? out : nullptr, ld, out, ld, idle);
       poller.work(kc * columns * most(s.m, 4) / 64);
@@ -600,13 +500,16 @@ template <class T>
 void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
               Poller &poller) {
   using S = typename Lane<T>::S;
+  using P = OperandOf<T>;
+  constexpr int64_t perP = Operand<T>::perP;
   constexpr int64_t N = NR<T>;
   const Plan plan = planFor<T>(s);
   S *aCopy = reinterpret_cast<S *>(workspace);
-  T *bCopy = reinterpret_cast<T *>(workspace + plan.aBytes);
+  P *bCopy = reinterpret_cast<P *>(workspace + plan.aBytes);
   S *scratch = reinterpret_cast<S *>(workspace + plan.aBytes + plan.bBytes);
   const T *a = static_cast<const T *>(o.a);
   const T *b = static_cast<const T *>(o.b);
+  const P *bPacked = static_cast<const P *>(o.b);
   const bool plain = same<T, S> && s.bias == Bias::None && !s.residual &&
                      s.act == Act::None && s.alpha == 1 && !o.members;
   // Stands in for C where a tile sticks out or is not plain.
@@ -628,53 +531,55 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
       const int64_t n1 = least(s.n, j1 + plan.sumColumns);
       for (int64_t block = 0; block < plan.blocks; ++block) {
         const int64_t p = block * plan.kc;
-        const int64_t kc = least(plan.kc, s.k - p);
+        const int64_t kc = least(plan.kc, plan.k - p);
+        // In elements.
+        const int64_t pe = p * perP, kce = least(kc * perP, s.k - pe);
         const bool last = block + 1 == plan.blocks;
         const S *aBlock;
         if (plan.copyA) {
           int64_t i = 0;
           for (int64_t t = 0; t < tiles; ++t) {
             const int64_t rows = base + (t < extra);
-            packTile(s.transA ? a + p * s.lda + i0 + i
-                              : a + (i0 + i) * s.lda + p,
-                     s.lda, s.transA, rows, kc, aCopy + i * kc);
+            packTile(s.transA ? a + pe * s.lda + i0 + i
+                              : a + (i0 + i) * s.lda + pe,
+                     s.lda, s.transA, rows, kce, aCopy + i * kc);
             poller.work(rows * kc / 4);
             i += rows;
           }
           aBlock = aCopy;
         } else {
-          aBlock = reinterpret_cast<const S *>(a + i0 * s.lda + p);
+          aBlock = reinterpret_cast<const S *>(a + i0 * s.lda + pe);
         }
         for (int64_t j = j1; j < n1; j += N) {
           const int64_t columns = least(N, n1 - j);
           const bool half = columns <= N / 2;
           const int64_t width = half ? N / 2 : N;
-          const T *panel;
+          const P *panel;
           int64_t step = width;
           const char *ahead = nullptr; // the panel after this one
           if (s.packed) {
-            panel = b + j * s.k + p * width;
+            panel = bPacked + j * plan.k + p * width;
             if (j + N < n1)
-              ahead = reinterpret_cast<const char *>(panel + N * s.k);
+              ahead = reinterpret_cast<const char *>(panel + N * plan.k);
           } else if (plan.packB) {
             int64_t within = (j - j1) % plan.nc;
             if (within == 0) {
               int64_t nc = least(plan.nc, n1 - j);
-              packColumns(s.transB ? b + j * s.ldb + p : b + p * s.ldb + j,
-                          s.ldb, s.transB, kc, nc, bCopy);
+              packColumns(s.transB ? b + j * s.ldb + pe : b + pe * s.ldb + j,
+                          s.ldb, s.transB, kce, nc, bCopy);
               poller.work(kc * nc / 4);
             }
             panel = bCopy + within * kc;
           } else {
-            panel = b + p * s.ldb + j;
+            panel = bPacked + p * s.ldb + j;
             step = s.ldb;
           }
           int64_t i = 0;
           for (int64_t t = 0; t < tiles; ++t) {
             const int64_t rows = base + (t < extra);
-            TileFn<T> fn = narrowTile<T>(rows, half, plan.copyA);
+            TileFn<P> fn = narrowTile<P>(rows, half, plan.copyA);
             const S *aTile = aBlock + i * (plan.copyA ? kc : plan.lda);
-            const bool fetch = ahead && t * 64 < N * int64_t(sizeof(T));
+            const bool fetch = ahead && t * 64 < N * int64_t(sizeof(P));
             const Ahead next = {fetch ? ahead + t * kc * 64 : here,
                                 fetch ? 64 : 0};
             // Partial sums lie in C, unless its type or shape does not allow
@@ -708,6 +613,10 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
   }
 }
 
+template <class T> int64_t elementsFor(int64_t k, int64_t n) {
+  return panelColumns<T>(n) * roundUp(k, Operand<T>::perP);
+}
+
 template <class T> uint64_t bytesFor(const GemmShape &s) {
   Plan p = planFor<T>(s);
   return p.aBytes + p.bBytes + p.scratchBytes;
@@ -716,9 +625,13 @@ template <class T> uint64_t bytesFor(const GemmShape &s) {
 template <class T>
 void packAll(const GemmShape &s, const void *b, void *packed) {
   packColumns(static_cast<const T *>(b), s.ldb, s.transB, s.k, s.n,
-              static_cast<T *>(packed));
+              static_cast<OperandOf<T> *>(packed));
 }
 
+#if defined(__AVX512BF16__)
+// Asked for bfloat16 only (Gemm.cpp).
+#define BY_TYPE(type, call) return call<BFloat>;
+#else
 #define BY_TYPE(type, call)                                                    \
   switch (type) {                                                              \
   case GemmType::F32:                                                          \
@@ -731,12 +644,13 @@ void packAll(const GemmShape &s, const void *b, void *packed) {
     return call<BFloat>;                                                       \
   }                                                                            \
   return call<float>;
+#endif
 
 auto chooseBytes(GemmType type) -> uint64_t (*)(const GemmShape &) {
   BY_TYPE(type, bytesFor)
 }
-auto chooseColumns(GemmType type) -> int64_t (*)(int64_t) {
-  BY_TYPE(type, panelColumns)
+auto chooseElements(GemmType type) -> int64_t (*)(int64_t, int64_t) {
+  BY_TYPE(type, elementsFor)
 }
 auto choosePack(GemmType type)
     -> void (*)(const GemmShape &, const void *, void *) {
@@ -750,7 +664,7 @@ uint64_t workspaceFor(GemmType type, const GemmShape &shape) {
   return chooseBytes(type)(shape);
 }
 int64_t packedElements(GemmType type, int64_t k, int64_t n) {
-  return chooseColumns(type)(n) * k;
+  return chooseElements(type)(k, n);
 }
 void packB(GemmType type, const GemmShape &shape, const void *b, void *packed) {
   choosePack(type)(shape, b, packed);
@@ -762,6 +676,7 @@ void run(GemmType type, const GemmShape &shape, const GemmOperands &operands,
 
 } // namespace
 
+#if !defined(__AVX512BF16__)
 namespace CONCORD_HOT_NAMESPACE {
 TileF32 tileF32(int64_t rows, bool half) {
   return narrowTile<float>(rows, half, false);
@@ -771,6 +686,7 @@ void packF32(const float *b, int64_t ldb, bool transposed, int64_t k, int64_t n,
   packColumns(b, ldb, transposed, k, n, packed);
 }
 } // namespace CONCORD_HOT_NAMESPACE
+#endif
 
 extern const GemmTable CONCORD_HOT_TABLE(gemmTable);
 const GemmTable CONCORD_HOT_TABLE(gemmTable) = {workspaceFor, packedElements,

@@ -121,8 +121,9 @@ typedef enum concord_variable_reader {
     "(set by the launcher)", "0.1", 0, "", "",                                 \
     "Descriptor of the job's memory file, inherited.")                         \
   X("CONCORD_KERNEL_TARGET", KERNELS, WORD, 0, 0,                              \
-    "x86-64-v2|x86-64-v3|x86-64-v4", "(best of this CPU)", "0.1", 0, "", "",   \
-    "CPU class that the kernels use.")                                         \
+    "x86-64-v2|x86-64-v3|x86-64-v4|x86-64-v4-bf16", "(best of this CPU)",      \
+    "0.1", 0, "", "",                                                          \
+    "CPU class that the kernels use, if the CPU is of that class.")            \
   X("CONCORD_LAUNCHER", RUNTIME, WORD, 0, 0,                                   \
     "auto|concord|torchrun|openmpi|slurm|mpich", "auto", "0.1", 0, "", "",     \
     "Whose environment says which rank this is; concord: only CONCORD_RANK "   \

@@ -7,9 +7,11 @@
 //
 // For each shape, runs our gemm, dnnl_sgemm and a oneDNN matmul primitive with
 // reordered weights in turn, in one process and one thread, and prints medians
-// and the ratio (faster oneDNN time) / (our time). The floor is 1.
+// and the ratio (faster oneDNN time) / (our time). The floor is 1. Of bf16
+// there is the primitive only.
 //
-// bench_kernels [--filter TEXT] [--rounds N] [--json FILE] [--allocs]
+// bench_kernels [--filter TEXT] [--type f32|bf16] [--rounds N] [--json FILE]
+//               [--allocs]
 //
 //===----------------------------------------------------------------------===//
 
@@ -28,6 +30,7 @@
 
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <unistd.h>
 
 namespace {
 
@@ -69,32 +72,36 @@ double timeOf(const std::function<void()> &body, int iterations) {
 struct Row {
   std::string name;
   double ours, sgemm, primitive;
+  double oneDNN() const { return std::min(sgemm, primitive); }
 };
 
 std::vector<Row> rows;
 int rounds = 15;
 
+/// `sgemm` may be empty.
 void compare(const std::string &name, double flops,
              const std::function<void()> &ours,
              const std::function<void()> &sgemm,
              const std::function<void()> &primitive) {
   ours();
-  sgemm();
+  if (sgemm)
+    sgemm();
   primitive();
   int iterations = std::max(1, int(1e-3 / std::max(timeOf(ours, 1), 1e-7)));
   std::vector<double> a, b, c;
   for (int round = 0; round < rounds; ++round) {
     a.push_back(timeOf(ours, iterations));
-    b.push_back(timeOf(sgemm, iterations));
+    b.push_back(sgemm ? timeOf(sgemm, iterations) : INFINITY);
     c.push_back(timeOf(primitive, iterations));
   }
   Row row{name, median(a), median(b), median(c)};
   rows.push_back(row);
-  printf("%-34s %10.2f us %7.1f GF/s | sgemm %10.2f us | matmul %10.2f us | "
-         "ratio %.2f%s\n",
-         name.c_str(), row.ours * 1e6, flops / row.ours * 1e-9, row.sgemm * 1e6,
-         row.primitive * 1e6, std::min(row.sgemm, row.primitive) / row.ours,
-         std::min(row.sgemm, row.primitive) < row.ours ? "  *" : "");
+  printf("%-34s %10.2f us %7.1f GF/s | ", name.c_str(), row.ours * 1e6,
+         flops / row.ours * 1e-9);
+  if (sgemm)
+    printf("sgemm %10.2f us | ", row.sgemm * 1e6);
+  printf("matmul %10.2f us | ratio %.2f%s\n", row.primitive * 1e6,
+         row.oneDNN() / row.ours, row.oneDNN() < row.ours ? "  *" : "");
   fflush(stdout);
 }
 
@@ -130,6 +137,22 @@ struct OurKernel {
   void *workspace, *packed;
 };
 
+/// The upper halves of n floats, where they are, as bfloat16.
+void truncate(float *data, size_t n) {
+  char *bytes = reinterpret_cast<char *>(data);
+  for (size_t i = 0; i < n; ++i)
+    memmove(bytes + 2 * i, bytes + 4 * i + 2, 2);
+}
+
+float fromBfloat(const float *data, size_t i) {
+  uint32_t word = 0;
+  memcpy(reinterpret_cast<char *>(&word) + 2,
+         reinterpret_cast<const char *>(data) + 2 * i, 2);
+  float value;
+  memcpy(&value, &word, 4);
+  return value;
+}
+
 double worst(const float *a, const float *b, size_t n) {
   double error = 0;
   for (size_t i = 0; i < n; ++i)
@@ -137,20 +160,25 @@ double worst(const float *a, const float *b, size_t n) {
   return error;
 }
 
-void weightShape(int64_t m, int64_t k, int64_t n) {
+void weightShape(bool half, int64_t m, int64_t k, int64_t n) {
   using namespace dnnl;
   static engine cpu(engine::kind::cpu, 0);
   static stream queue(cpu);
   Buffer a(m * k), w(k * n), c0(m * n), c1(m * n), c2(m * n);
-  std::string text = "gemm dtype=f32 k=" + std::to_string(k) +
-                     " m=" + std::to_string(m) + " n=" + std::to_string(n) +
-                     " packed=1";
+  if (half) {
+    truncate(a.data, m * k);
+    truncate(w.data, k * n);
+  }
+  std::string text = "gemm dtype=" + std::string(half ? "bf16" : "f32") +
+                     " k=" + std::to_string(k) + " m=" + std::to_string(m) +
+                     " n=" + std::to_string(n) + " packed=1";
   OurKernel ours(text);
   concord_kernel_pack(ours.kernel, w.data, ours.packed);
-  memory::desc ad({m, k}, memory::data_type::f32, memory::format_tag::ab);
-  memory::desc wAny({k, n}, memory::data_type::f32, memory::format_tag::any);
-  memory::desc wd({k, n}, memory::data_type::f32, memory::format_tag::ab);
-  memory::desc cd({m, n}, memory::data_type::f32, memory::format_tag::ab);
+  const auto type = half ? memory::data_type::bf16 : memory::data_type::f32;
+  memory::desc ad({m, k}, type, memory::format_tag::ab);
+  memory::desc wAny({k, n}, type, memory::format_tag::any);
+  memory::desc wd({k, n}, type, memory::format_tag::ab);
+  memory::desc cd({m, n}, type, memory::format_tag::ab);
   matmul::primitive_desc pd = describeMatmul(cpu, ad, wAny, cd);
   memory wUser(wd, cpu, w.data), wPacked(pd.weights_desc(), cpu);
   reorder(wUser, wPacked).execute(queue, wUser, wPacked);
@@ -159,19 +187,24 @@ void weightShape(int64_t m, int64_t k, int64_t n) {
   std::unordered_map<int, memory> args = {
       {DNNL_ARG_SRC, am}, {DNNL_ARG_WEIGHTS, wPacked}, {DNNL_ARG_DST, cm}};
   void *pointers[] = {a.data, ours.packed, c0.data};
-  std::string name = "M" + std::to_string(m) + " K" + std::to_string(k) + " N" +
+  std::string name = std::string(half ? "bf16 " : "") + "M" +
+                     std::to_string(m) + " K" + std::to_string(k) + " N" +
                      std::to_string(n);
+  std::function<void()> sgemm = [&] {
+    dnnl_sgemm('N', 'N', m, n, k, 1.0f, a.data, k, w.data, n, 0.0f, c1.data, n);
+  };
   compare(
       name, 2.0 * m * k * n,
       [&] { concord_kernel_run(ours.kernel, pointers, ours.workspace); },
-      [&] {
-        dnnl_sgemm('N', 'N', m, n, k, 1.0f, a.data, k, w.data, n, 0.0f, c1.data,
-                   n);
-      },
-      [&] { primitive.execute(queue, args); });
-  if (worst(c0.data, c1.data, m * n) > 1e-3 * std::sqrt(double(k))) {
-    fprintf(stderr, "%s: results differ by %g\n", name.c_str(),
-            worst(c0.data, c1.data, m * n));
+      half ? nullptr : sgemm, [&] { primitive.execute(queue, args); });
+  double error = 0;
+  for (int64_t i = 0; half && i < m * n; ++i) {
+    double x = fromBfloat(c0.data, i), y = fromBfloat(c2.data, i);
+    error = std::max(error, std::fabs(x - y) / (1 + std::fabs(x)));
+  }
+  error = half ? error / 16 : worst(c0.data, c1.data, m * n);
+  if (!(error <= 1e-3 * (half ? 1 : std::sqrt(double(k))))) {
+    fprintf(stderr, "%s: results differ by %g\n", name.c_str(), error);
     exit(1);
   }
 }
@@ -282,7 +315,7 @@ extern "C" int posix_memalign(void **out, size_t align, size_t size) {
 }
 
 int main(int argc, char **argv) {
-  std::string filter, json;
+  std::string filter, json, type;
   for (int i = 1; i < argc; ++i) {
     std::string option = argv[i];
     if (option == "--allocs") {
@@ -293,15 +326,25 @@ int main(int argc, char **argv) {
       filter = argv[++i];
     else if (option == "--rounds" && i + 1 < argc)
       rounds = std::max(1, atoi(argv[++i]));
+    else if (option == "--type" && i + 1 < argc &&
+             (!strcmp(argv[i + 1], "f32") || !strcmp(argv[i + 1], "bf16")))
+      type = argv[++i];
     else if (option == "--json" && i + 1 < argc)
       json = argv[++i];
     else {
-      fprintf(stderr, "usage: bench_kernels [--filter TEXT] [--rounds N] "
-                      "[--json FILE] [--allocs]\n");
+      fprintf(stderr, "usage: bench_kernels [--filter TEXT] [--type f32|bf16] "
+                      "[--rounds N] [--json FILE] [--allocs]\n");
       return 2;
     }
   }
-  setenv("OMP_NUM_THREADS", "1", 1);
+  // oneDNN's threads are made before main: start again with one.
+  const char *threads = getenv("OMP_NUM_THREADS");
+  if (!threads || strcmp(threads, "1") != 0) {
+    setenv("OMP_NUM_THREADS", "1", 1);
+    execv("/proc/self/exe", argv);
+    perror("bench_kernels: cannot start again with one thread");
+    return 2;
+  }
   const int64_t sizes[][2] = {{384, 384},  {384, 1536}, {1536, 384}, {768, 768},
                               {768, 3072}, {3072, 768}, {192, 384},  {384, 192},
                               {384, 768},  {4096, 4096}};
@@ -309,12 +352,14 @@ int main(int argc, char **argv) {
     return (name + " ").find(filter + (filter.empty() ? "" : " ")) !=
            std::string::npos;
   };
-  for (auto [k, n] : sizes)
-    for (int64_t m : {1, 2, 4, 8, 16, 32, 128, 256, 512, 1024})
-      if (wanted("M" + std::to_string(m) + " K" + std::to_string(k) + " N" +
-                 std::to_string(n)))
-        weightShape(m, k, n);
-  if (wanted("batch"))
+  for (bool half : {false, true})
+    for (auto [k, n] : sizes)
+      for (int64_t m : {1, 2, 4, 8, 16, 32, 128, 256, 512, 1024})
+        if ((type.empty() || type == (half ? "bf16" : "f32")) &&
+            wanted("M" + std::to_string(m) + " K" + std::to_string(k) + " N" +
+                   std::to_string(n)))
+          weightShape(half, m, k, n);
+  if (wanted("batch") && type != "bf16")
     for (int64_t batch : {12, 6}) {
       batchShape(batch, 128, 32, 128, true);
       batchShape(batch, 128, 32, 128, false);
@@ -324,7 +369,7 @@ int main(int argc, char **argv) {
     }
   int below = 0;
   for (const Row &row : rows)
-    below += std::min(row.sgemm, row.primitive) < row.ours;
+    below += row.oneDNN() < row.ours;
   printf("%zu shapes, %d below the floor of 1.0\n", rows.size(), below);
   if (!json.empty()) {
     FILE *file = fopen(json.c_str(), "w");
@@ -332,7 +377,7 @@ int main(int argc, char **argv) {
       return 2;
     fprintf(file, "{\"rows\":[");
     for (size_t i = 0; i < rows.size(); ++i) {
-      double ratio = std::min(rows[i].sgemm, rows[i].primitive) / rows[i].ours;
+      double ratio = rows[i].oneDNN() / rows[i].ours;
       fprintf(file,
               "%s{\"name\":\"gemm %s: oneDNN time / ours\",\"value\":%.4f,"
               "\"unit\":\"x\",\"floor\":1.0,\"ok\":%s}",

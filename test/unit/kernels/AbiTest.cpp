@@ -253,8 +253,9 @@ TEST(Abi, BusyCopiesItsFirstInput) {
 
 TEST(Abi, TargetIsKnown) {
   std::string target = concord_kernel_target();
-  EXPECT_TRUE(target == "x86-64-v4" || target == "x86-64-v3" ||
-              target == "x86-64-v2" || target == "aarch64");
+  EXPECT_TRUE(target == "x86-64-v4-bf16" || target == "x86-64-v4" ||
+              target == "x86-64-v3" || target == "x86-64-v2" ||
+              target == "aarch64");
   if (const char *wanted = getenv("CONCORD_KERNEL_TARGET"); wanted && *wanted)
     EXPECT_LE(target, std::string(wanted));
 }

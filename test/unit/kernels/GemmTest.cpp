@@ -121,10 +121,28 @@ TEST(Gemm, SizesAroundEveryEdge) {
           check({.m = m, .n = n, .k = k, .packed = packed != 0}, rng);
 }
 
+TEST(Gemm, SizesOfBfloat16) {
+  std::mt19937 rng(12);
+  // Pairs of k are multiplied at once where the CPU can: odd k, and rows that
+  // begin in the middle of a pair.
+  for (int64_t m : {1, 2, 3, 7, 8, 14, 15, 43})
+    for (int64_t n : {1, 5, 16, 17, 32, 33, 160})
+      for (int64_t k : {1, 2, 7, 16, 33, 66})
+        for (int bits = 0; bits < 4; ++bits)
+          check({.m = m,
+                 .n = n,
+                 .k = k,
+                 .type = DType::BF16,
+                 .packed = (bits & 1) != 0,
+                 .padA = bits >> 1},
+                rng);
+}
+
 TEST(Gemm, EveryTileHeight) {
   std::mt19937 rng(2);
-  for (int64_t m = 1; m <= 30; ++m)
-    check({.m = m, .n = 48, .k = 40, .packed = true}, rng);
+  for (DType type : {DType::F32, DType::BF16})
+    for (int64_t m = 1; m <= 30; ++m)
+      check({.m = m, .n = 48, .k = 40, .type = type, .packed = true}, rng);
 }
 
 TEST(Gemm, BlocksOfK) {
@@ -136,6 +154,11 @@ TEST(Gemm, BlocksOfK) {
   check({.m = 200, .n = 600, .k = 40, .transB = true}, rng);
   check({.m = 150, .n = 33, .k = 1030, .type = DType::F64, .packed = true},
         rng);
+  check({.m = 20, .n = 70, .k = 3301, .type = DType::BF16, .packed = true},
+        rng);
+  check({.m = 40, .n = 70, .k = 3300, .type = DType::BF16, .transB = true},
+        rng);
+  check({.m = 9, .n = 70, .k = 3300, .type = DType::BF16, .packed = true}, rng);
 }
 
 TEST(Gemm, RowsThatArePackedFirst) {
@@ -234,15 +257,22 @@ TEST(Gemm, RowsMergeOverBatch) {
   EXPECT_EQ(memcmp(one.bytes, two.bytes, 4 * 5 * 6 * 4), 0);
 }
 
-TEST(Gemm, RowBitsDependOnTheRowOnly) {
+class GemmBits : public testing::TestWithParam<DType> {};
+INSTANTIATE_TEST_SUITE_P(Types, GemmBits,
+                         testing::Values(DType::F32, DType::BF16),
+                         [](const auto &info) { return lower(info.param); });
+
+TEST_P(GemmBits, OfARowDependOnTheRowOnly) {
   std::mt19937 rng(9);
+  const DType type = GetParam();
+  const size_t size = dtypeSize(type);
   const int64_t n = 80, k = 1800, most = 200;
-  Data a(DType::F32, most * k), b(DType::F32, k * n),
-      whole(DType::F32, most * n);
+  Data a(type, most * k), b(type, k * n), whole(type, most * n);
   a.random(rng);
   b.random(rng);
   auto text = [&](int64_t m, int64_t columns, int packed) {
-    return "gemm dtype=f32 k=1800 ldb=80 m=" + std::to_string(m) +
+    return "gemm dtype=" + lower(type) +
+           " k=1800 ldb=80 m=" + std::to_string(m) +
            " n=" + std::to_string(columns) +
            " packed=" + std::to_string(packed);
   };
@@ -250,38 +280,103 @@ TEST(Gemm, RowBitsDependOnTheRowOnly) {
   all.run({a.bytes, all.pack(b.bytes), whole.bytes});
   for (int64_t m : {1, 2, 5, 14, 15, 90})
     for (int packed : {0, 1}) {
-      Data part(DType::F32, m * n);
+      Data part(type, m * n);
       Handle some(text(m, n, packed));
       some.run({a.bytes, packed ? some.pack(b.bytes) : b.bytes, part.bytes});
-      EXPECT_EQ(memcmp(part.bytes, whole.bytes, m * n * 4), 0) << m;
+      EXPECT_EQ(memcmp(part.bytes, whole.bytes, m * n * size), 0) << m;
     }
   // Half of the columns, as a rank of two computes them.
-  Data half(DType::F32, most * 40);
+  Data half(type, most * 40);
   Handle rank1(text(most, 40, 1));
-  rank1.run({a.bytes, rank1.pack(b.bytes + 40 * 4), half.bytes});
+  rank1.run({a.bytes, rank1.pack(b.bytes + 40 * size), half.bytes});
   for (int64_t i = 0; i < most; ++i)
-    ASSERT_EQ(memcmp(half.bytes + i * 160, whole.bytes + i * 320 + 160, 160),
+    ASSERT_EQ(memcmp(half.bytes + i * 40 * size,
+                     whole.bytes + (i * 80 + 40) * size, 40 * size),
               0);
 }
 
-TEST(Gemm, NonFiniteValuesStayInTheirRowAndColumn) {
-  Data a(DType::F32, 20 * 8), b(DType::F32, 8 * 33), out(DType::F32, 20 * 33);
-  a.fill(1);
-  b.fill(1);
-  a.set(3 * 8 + 2, NAN);
-  b.set(5 * 33 + 32, INFINITY);
-  Handle gemm("gemm dtype=f32 k=8 m=20 n=33 packed=1");
-  gemm.run({a.bytes, gemm.pack(b.bytes), out.bytes});
-  for (int64_t i = 0; i < 20; ++i)
-    for (int64_t j = 0; j < 33; ++j) {
-      double v = out.get(i * 33 + j);
-      if (i == 3)
-        EXPECT_TRUE(std::isnan(v));
-      else if (j == 32)
-        EXPECT_TRUE(std::isinf(v));
-      else
-        EXPECT_EQ(v, 8);
-    }
+float flushed(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+}
+
+/// An element as docs/kernels.md says that the CPU class makes it.
+float chain(DType type, const Data &a, int64_t row, const Data &b, int64_t n,
+            int64_t column, int64_t k) {
+  const std::string target = concord_kernel_target();
+  const bool pairs = type == DType::BF16 && target == "x86-64-v4-bf16";
+  float sum = 0;
+  for (int64_t p = 0; p < (pairs ? k + k % 2 : k); ++p) {
+    int64_t at = pairs ? p ^ 1 : p; // of a pair, the odd one first
+    float x = at < k ? float(a.get(row * k + at)) : 0;
+    float y = at < k ? float(b.get(at * n + column)) : 0;
+    if (pairs)
+      sum = flushed(std::fma(flushed(x), flushed(y), sum));
+    else if (target == "x86-64-v2")
+      sum += x * y;
+    else
+      sum = std::fma(x, y, sum);
+  }
+  return sum;
+}
+
+TEST_P(GemmBits, AreThoseOfOneChain) {
+  std::mt19937 rng(13);
+  const DType type = GetParam();
+  for (int64_t m : {1, 3, 9, 20})
+    for (int64_t k : {1, 2, 37, 3300})
+      for (int packed : {0, 1}) {
+        const int64_t n = 50;
+        Data a(type, m * k), b(type, k * n), out(type, m * n);
+        // What is expected is taken off in two parts, so that the last bit of a
+        // sum in f32 shows in a result of 8.
+        Data high(type, m * n), low(type, m * n), want(type, m * n);
+        a.random(rng);
+        b.random(rng);
+        // Below what a normal number can be: whole products, and some factors.
+        for (int64_t i = 0; i < m * k; i += 5)
+          a.set(i, a.get(i) * 0x1p-100);
+        for (int64_t i = 0; i < k * n; i += 7)
+          b.set(i, b.get(i) * 0x1p-126);
+        for (int64_t i = 0; i < m * n; ++i) {
+          double sum = chain(type, a, i / n, b, n, i % n, k);
+          high.set(i, -sum);
+          low.set(i, -(sum + high.get(i)));
+          want.set(i, sum + high.get(i) + low.get(i));
+        }
+        Handle gemm("gemm bias=full dtype=" + lower(type) +
+                    " k=" + std::to_string(k) + " m=" + std::to_string(m) +
+                    " n=50 packed=" + std::to_string(packed) + " residual=1");
+        gemm.run({a.bytes, packed ? gemm.pack(b.bytes) : b.bytes, high.bytes,
+                  low.bytes, out.bytes});
+        for (int64_t i = 0; i < m * n; ++i)
+          ASSERT_EQ(out.get(i), want.get(i))
+              << "m=" << m << " k=" << k << " packed=" << packed << ": "
+              << i / n << ", " << i % n;
+      }
+}
+
+TEST_P(GemmBits, NonFiniteValuesStayInTheirRowAndColumn) {
+  const DType type = GetParam();
+  for (int64_t k : {8, 9}) {
+    Data a(type, 20 * k), b(type, k * 33), out(type, 20 * 33);
+    a.fill(1);
+    b.fill(1);
+    a.set(3 * k + k - 1, NAN);
+    b.set(5 * 33 + 32, INFINITY);
+    Handle gemm("gemm dtype=" + lower(type) + " k=" + std::to_string(k) +
+                " m=20 n=33 packed=1");
+    gemm.run({a.bytes, gemm.pack(b.bytes), out.bytes});
+    for (int64_t i = 0; i < 20; ++i)
+      for (int64_t j = 0; j < 33; ++j) {
+        double v = out.get(i * 33 + j);
+        if (i == 3)
+          EXPECT_TRUE(std::isnan(v));
+        else if (j == 32)
+          EXPECT_TRUE(std::isinf(v));
+        else
+          EXPECT_EQ(v, k);
+      }
+  }
 }
 
 TEST(Gemm, Integers) {
