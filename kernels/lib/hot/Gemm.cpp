@@ -159,6 +159,18 @@ void tile(int64_t k, const typename Lane<BT>::S *a, int64_t lda, const BT *b,
     }
     b += bStep;
   }
+  if constexpr (same<BT, S>)
+    if (S *part = static_cast<S *>(ahead.part)) {
+      UNROLL
+      for (int i = 0; i < M; ++i)
+        UNROLL
+      for (int j = 0; j < N; ++j) {
+        V sum = acc[i][j] + LS::load(part + i * ld + j * W);
+        LS::store(out + i * ld + j * W, sum);
+        LS::store(part + i * ld + j * W, sum);
+      }
+      return;
+    }
   UNROLL
   for (int i = 0; i < M; ++i)
     UNROLL
@@ -416,6 +428,13 @@ template <class T> Plan planFor(const GemmShape &s) {
   return p;
 }
 
+/// Whether whole tiles of C are what the product makes, and whether they are
+/// that and the other member's: both are stored from the registers.
+template <class T> INLINE bool isBare(const GemmShape &s) {
+  return same<T, typename Lane<T>::S> && s.bias == Bias::None && !s.residual &&
+         s.act == Act::None && s.alpha == 1;
+}
+
 /// At most one tile of rows: panels are read whole, several at once.
 template <class T>
 void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
@@ -428,11 +447,11 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
   const T *a = static_cast<const T *>(o.a);
   const T *b = static_cast<const T *>(o.b);
   const P *bPacked = static_cast<const P *>(o.b);
-  const bool plain = same<T, S> && s.bias == Bias::None && !s.residual &&
-                     s.act == Act::None && s.alpha == 1 && !o.members;
+  const bool plain = isBare<T>(s) && !o.members;
+  S *pair = isBare<T>(s) && o.members == 2 ? static_cast<S *>(o.parts[1 - o.me])
+                                           : nullptr;
   alignas(64) S local[most(MR * N, 8 * N)];
   const char *here = reinterpret_cast<const char *>(local);
-  const Ahead idle = {here, 0};
   const S *aBlock = reinterpret_cast<const S *>(a);
   // Tiles of several panels read A by rows, all others as it is packed.
   const bool packedA = plan.copyA && panelsFor(s.m) == 1;
@@ -481,13 +500,15 @@ void multiplySmall(const GemmShape &s, const GemmOperands &o, const Plan &plan,
       fetchParts<T>(s, o, 0, fetched, s.m, until - fetched);
       fetched = until;
     }
-    bool whole = wide || columns == width;
-    S *out = plain && whole ? reinterpret_cast<S *>(o.c) + j : local;
-    int64_t ld = plain && whole ? s.ldc : wide ? columns : width;
+    const bool direct = (plain || pair) && (wide || columns == width);
+    S *out = direct ? reinterpret_cast<S *>(o.c) + j : local;
+    int64_t ld = direct ? s.ldc : wide ? columns : width;
     for (int64_t p = 0; p < plan.k || p == 0; p += plan.kc) {
       int64_t kc = least(plan.kc, plan.k - p);
       fn(kc, aBlock + p * aStep, plan.lda, panel + p * step, step, stride,
-         p ? out : nullptr, ld, out, ld, idle);
+         p ? out : nullptr, ld, out, ld,
+         {here, 0,
+          direct && pair && p + plan.kc >= plan.k ? pair + j : nullptr});
       poller.work(kc * columns * most(s.m, 4) / 64);
     }
     if (out == local)
@@ -510,8 +531,9 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
   const T *a = static_cast<const T *>(o.a);
   const T *b = static_cast<const T *>(o.b);
   const P *bPacked = static_cast<const P *>(o.b);
-  const bool plain = same<T, S> && s.bias == Bias::None && !s.residual &&
-                     s.act == Act::None && s.alpha == 1 && !o.members;
+  const bool plain = isBare<T>(s) && !o.members;
+  S *pair = isBare<T>(s) && o.members == 2 ? static_cast<S *>(o.parts[1 - o.me])
+                                           : nullptr;
   // Stands in for C where a tile sticks out or is not plain.
   alignas(64) S local[most(MR * N, 8 * N)];
   const char *here = reinterpret_cast<const char *>(local);
@@ -580,8 +602,10 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
             TileFn<P> fn = narrowTile<P>(rows, half, plan.copyA);
             const S *aTile = aBlock + i * (plan.copyA ? kc : plan.lda);
             const bool fetch = ahead && t * 64 < N * int64_t(sizeof(P));
+            const bool sums = last && pair && columns == width;
             const Ahead next = {fetch ? ahead + t * kc * 64 : here,
-                                fetch ? 64 : 0};
+                                fetch ? 64 : 0,
+                                sums ? pair + (i0 + i) * s.ldc + j : nullptr};
             // Partial sums lie in C, unless its type or shape does not allow
             // it.
             S *partial = scratch + i * sumLd + (j - j1) % sumLd;
@@ -590,7 +614,7 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
               partial = reinterpret_cast<S *>(o.c) + (i0 + i) * s.ldc + j;
               ld = s.ldc;
             }
-            const bool aside = last && !(plain && columns == width);
+            const bool aside = last && !sums && !(plain && columns == width);
             if (last && o.members) {
               // The tile after this one; what the first needs is late.
               if (t + 1 < tiles)

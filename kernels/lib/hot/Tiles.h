@@ -23,6 +23,9 @@ namespace concord::kernels::CONCORD_HOT_NAMESPACE {
 struct Ahead {
   const char *line;
   int64_t step; ///< 64, or 0 when there is nothing to fetch
+  /// Of floats and doubles, laid out as the result: added to it, and the sum
+  /// stored there, too (GemmOperands::parts, of two members).
+  void *part = nullptr;
 };
 
 /// out[rows][panel] = in (or 0) + A[rows][k] x B[k][panel]; `lda`, `ldIn` and

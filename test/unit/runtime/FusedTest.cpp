@@ -266,14 +266,17 @@ TEST(Fused, Products) {
 TEST(Fused, FewRowsOfALongProduct) {
   // More of k than one block: partial sums lie in the result meanwhile.
   Case c;
-  c.rows = 20;
-  c.cols = 192;
+  c.cols = 330; // four panels at once, one, and half of one
   c.k = 1700;
   c.packed = true;
-  c.residual = true;
-  runCase(c, 3);
-  c.type = DType::BF16;
-  runCase(c, 3);
+  for (DType type : {DType::F32, DType::BF16})
+    for (int64_t rows : {1, 3, 20})
+      for (bool residual : {true, false}) {
+        c.type = type;
+        c.rows = rows;
+        c.residual = residual;
+        runCase(c, 3);
+      }
 }
 
 TEST(Fused, ManyPartsAndRuns) {
