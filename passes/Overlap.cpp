@@ -343,6 +343,7 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
   void removeLanes(ModuleOp module);
 
   bool several = false, explaining = false;
+  int64_t allowed = -1; ///< bytes that the arena may have; negative: growth
   double before = 0, after = 0;
 
   void runOnOperation() override {
@@ -371,8 +372,10 @@ struct Overlap : public concord::impl::CommOverlapBase<Overlap> {
             "machine=" + cost->machine().name);
     several = llvm::range_size(module.getOps<comm::ProgramOp>()) > 1;
     // comm-plan-workspace has the last word: only then are buffers known.
-    if (memory >= 0 && !memoryLimit(module))
-      setMemoryLimit(module, memory);
+    allowed =
+        memory >= 0 ? memory.getValue() : memoryLimit(module).value_or(-1);
+    if (allowed >= 0 && !memoryLimit(module))
+      setMemoryLimit(module, allowed);
     // A solution of an earlier run is not one of the new order.
     for (Operation &op : llvm::make_early_inc_range(*module.getBody()))
       if (isa<comm::OrderOp, comm::CertificateOp>(op))
@@ -518,8 +521,7 @@ double Overlap::pipelineLoops(func::FuncOp function, const CostModel &cost,
   if (!moved)
     return growth;
   double now = givenPeak(function, cost);
-  double limit =
-      memory >= 0 ? static_cast<double>(memory.getValue()) : given * growth;
+  double limit = allowed >= 0 ? static_cast<double>(allowed) : given * growth;
   if (now > limit) {
     function.getBody().takeBody(saved->getBody());
     explain(function, function.getLoc(), "comm-overlap", "keep-loops",
@@ -593,11 +595,11 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
   // Each block may grow in proportion: then so does the sum of an inner one and
   // what surrounds it. A limit in bytes leaves inner blocks with what they
   // hold.
-  bool limited = memory >= 0;
+  bool limited = allowed >= 0;
   scheduler.problem.growth = limited ? 1.0 : growth;
   scheduler.problem.align = 64; // as comm-plan-workspace by default
   scheduler.problem.limit =
-      outermost && limited ? static_cast<double>(memory.getValue()) : -1;
+      outermost && limited ? static_cast<double>(allowed) : -1;
   std::optional<double> givenBytes;
   if (std::optional<schedule::Problem> given = scheduler.givenProblem()) {
     givenBytes = schedule::overlap(*given).bytesBefore;
@@ -627,7 +629,7 @@ LogicalResult Overlap::scheduleBlock(Block &block, const CostModel &cost,
     Operation *parent = block.getParentOp();
     explain(
         parent, parent->getLoc(), "comm-overlap", "memory",
-        memory >= 0 && outermost ? "limit" : "growth",
+        limited && outermost ? "limit" : "growth",
         "bytes_before=" + Twine(static_cast<int64_t>(solution.bytesBefore)) +
             " bytes_after=" + Twine(static_cast<int64_t>(solution.bytesAfter)) +
             " arena_bytes=" + Twine(static_cast<int64_t>(solution.arenaAfter)) +

@@ -133,8 +133,9 @@ struct MemoryPass : public PassWrapper<MemoryPass, OperationPass<ModuleOp>> {
 };
 
 /// Schedules and plans. Where the arena is over the limit that the module
-/// carries, again from where it was, with less to be held at once; in the end
-/// as it was given, and comm-plan-workspace refuses what is still too much.
+/// carries, if it does, again from where it was, with less to be held at once;
+/// in the end as it was given, and comm-plan-workspace refuses what is still
+/// too much.
 struct FitPass : public PassWrapper<FitPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(FitPass)
   /// Adds the passes up to the plan; with std::nullopt nothing is overlapped.
@@ -162,6 +163,11 @@ struct FitPass : public PassWrapper<FitPass, OperationPass<ModuleOp>> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    if (!memoryLimit(module)) {
+      if (failed(attempt(-1, /*judges=*/true)))
+        signalPassFailure();
+      return;
+    }
     OwningOpRef<ModuleOp> given = module.clone();
     auto restore = [&] {
       OwningOpRef<ModuleOp> copy = given->clone();
@@ -305,7 +311,7 @@ void buildPipeline(OpPassManager &manager, const PipelineOptions &options) {
       pm.addPass(createCommVerifyWorkspace());
     pm.addPass(createCommVerifyOrder());
   };
-  bool fits = overlaps && options.memory >= 0 && to != Phase::Ordered;
+  bool fits = overlaps && to != Phase::Ordered;
   addPhase(manager, Phase::Ordered, [=](OpPassManager &pm) {
     if (bucket)
       pm.addPass(createCommBucket(joined));

@@ -8,6 +8,7 @@
 #include "Simulate.h"
 
 #include "common/JobBuilder.h"
+#include "common/Predicted.h"
 
 #include "llvm/Support/Format.h"
 
@@ -16,6 +17,10 @@ using namespace mlir;
 namespace concord {
 
 FailureOr<Prediction> predict(ModuleOp module, StringRef topology, bool spans) {
+  // Else by the figures that it was compiled with.
+  if (auto named = module->getAttrOfType<StringAttr>(kMachine);
+      named && topology.empty())
+    topology = named.getValue();
   FailureOr<CostModel> cost = CostModel::create(module, topology);
   if (failed(cost))
     return failure();

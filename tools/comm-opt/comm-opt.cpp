@@ -24,6 +24,7 @@
 #include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
+#include "common/Workspace.h"
 #include "concord/concord.h"
 #include "concord/stablehlo/Reader.h"
 #include "import/HloImport.h"
@@ -47,6 +48,8 @@
 #include "llvm/Support/ToolOutputFile.h"
 
 #include <csignal>
+
+#include <map>
 
 using namespace mlir;
 using namespace concord;
@@ -630,22 +633,31 @@ LogicalResult show(ModuleOp module, ArrayRef<Explanation> explanations) {
 
 /// --micro-batches=auto: compiles copies with 1, 2, 4 and 8 parts, and takes
 /// the one whose predicted step is shortest. More parts have to gain enough to
-/// be worth their code.
+/// be worth their code. Parts hold less than the whole batch, so those under
+/// way together may hold what that does: 1.1 times its arena, where nothing is
+/// overlapped in it, else as much (it has grown by that already).
 LogicalResult chooseMicroBatches(ModuleOp module, PassManager &manager) {
   constexpr double kLeastGain = 0.02;
   MLIRContext *context = module.getContext();
-  int64_t chosen = 1;
+  int64_t chosen = 1, memory = 0;
+  std::map<int64_t, bool> within; ///< parts that `memory` is enough for
   double least = 0;
   std::string seconds;
   for (int64_t parts : {1, 2, 4, 8}) {
-    OwningOpRef<ModuleOp> copy = module.clone();
-    for (StringRef name : {"comm.explain", "comm.explain_collect"})
-      (*copy)->removeAttr(name);
-    if (parts > 1)
-      (*copy)->setAttr("comm.micro_batches",
-                       Builder(context).getI64IntegerAttr(parts));
+    OwningOpRef<ModuleOp> copy;
     FailureOr<Prediction> prediction = failure();
-    {
+    // What needs more memory than that in itself is no worse for it.
+    for (bool limited : {true, false}) {
+      copy = module.clone();
+      for (StringRef name : {"comm.explain", "comm.explain_collect"})
+        (*copy)->removeAttr(name);
+      if (parts > 1)
+        (*copy)->setAttr("comm.micro_batches",
+                         Builder(context).getI64IntegerAttr(parts));
+      if (limited && !memory)
+        continue;
+      if (limited)
+        setMemoryLimit(*copy, memory);
       // What cannot be cut like that is no candidate; 1 is, and says what is
       // wrong below.
       std::unique_ptr<ScopedDiagnosticHandler> quiet;
@@ -654,12 +666,27 @@ LogicalResult chooseMicroBatches(ModuleOp module, PassManager &manager) {
             context, [](Diagnostic &) { return success(); });
       if (succeeded(manager.run(*copy)))
         prediction = predict(*copy, topologyOption, /*spans=*/false);
+      if (succeeded(prediction)) {
+        within[parts] = limited;
+        break;
+      }
     }
     if (failed(prediction)) {
       if (parts == 1)
         return failure();
       seconds += " seconds_" + std::to_string(parts) + "=none";
       continue;
+    }
+    if (parts == 1 && !memoryLimit(*copy)) {
+      bool overlaps = false;
+      (*copy)->walk([&](comm::StartOp) {
+        overlaps = true;
+        return WalkResult::interrupt();
+      });
+      for (auto arena : (*copy).getOps<comm::ArenaOp>())
+        memory = std::max(memory, static_cast<int64_t>(arena.getSize()));
+      if (!overlaps)
+        memory += memory / 10;
     }
     double time = prediction->result.seconds;
     seconds += " seconds_" + std::to_string(parts) + "=" +
@@ -669,12 +696,17 @@ LogicalResult chooseMicroBatches(ModuleOp module, PassManager &manager) {
       least = time;
     }
   }
-  explain(module, module.getLoc(), "comm-partition", "micro-batches",
-          chosen > 1 ? "least-predicted-time" : "no-gain",
-          "parts=" + Twine(chosen) + seconds);
-  if (chosen > 1)
+  explain(
+      module, module.getLoc(), "comm-partition", "micro-batches",
+      chosen > 1 ? "least-predicted-time" : "no-gain",
+      "parts=" + Twine(chosen) + seconds +
+          (memory ? " memory_bytes=" + std::to_string(memory) : std::string()));
+  if (chosen > 1) {
     module->setAttr("comm.micro_batches",
                     Builder(context).getI64IntegerAttr(chosen));
+    if (within[chosen])
+      setMemoryLimit(module, memory);
+  }
   return success();
 }
 

@@ -23,7 +23,11 @@ with two micro-batches, in 1.1 times the memory of the opt=0 step, the pipeline 
 0.3 of that exposed; and a step in which nothing can be hidden is not slower for being
 optimised (1.02).
 
---only training or gpt. --quick takes short turns, and says that its figures do not
+micro: the same GPT with 1, 2, 4 and 8 micro-batches, as predicted and as measured, with
+nominal figures of the device and with a calibration of this host. Floor: what
+--micro-batches=auto takes is at most 1.05 times the fastest.
+
+--only training, gpt or micro. --quick takes short turns, and says that its figures do not
 count. Needs root and Open MPI; without them it says so and measures nothing.
 """
 
@@ -44,13 +48,13 @@ RATE, BYTES_PER_SECOND = "1gbit", 125e6
 LAYERS, HIDDEN, HEADS, BATCH, SEQUENCE = 12, 768, 12, 8, 64
 
 
-def write_topology(folder):
+def write_topology(folder, device=None):
     """What comm-opt is told of the two hosts: the link's nominal rate."""
-    path = os.path.join(folder, "topology.json")
+    path = os.path.join(folder, "topology.json" if not device else "calibrated.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump({
             "concord_topology": 1, "name": f"two hosts, {RATE}",
-            "device": {"machine": "cpu"},
+            "device": device or {"machine": "cpu"},
             "hosts": [{"name": "host", "count": 2, "ranks": 1, "cores": 1, "nics": 1}],
             "inside": {"name": "host", "kind": "memory"},
             "network": [{"name": "link", "bytes_per_second": BYTES_PER_SECOND,
@@ -247,13 +251,18 @@ def with_copies(text):
     return "\n".join(lines) + "\n"
 
 
-def bench_gpt(table, folder, link, rounds, seconds):
-    machine = f"machine={write_topology(folder)}"
+def make_gpt(folder):
+    """The model, and the options that fix its sizes."""
     model = os.path.join(folder, "gpt.onnx")
     call([sys.executable, os.path.join(ROOT, "test", "models", "generate.py"), "gpt2",
           "-o", model, "--layers", LAYERS, "--hidden", HIDDEN, "--heads", HEADS,
           "--inner", 4 * HIDDEN, "--vocab", 2048, "--positions", SEQUENCE, "--external"])
-    sizes = ["--tp=2", f"--dim=batch={BATCH}", f"--dim=seq={SEQUENCE}"]
+    return model, ["--tp=2", f"--dim=batch={BATCH}", f"--dim=seq={SEQUENCE}"]
+
+
+def bench_gpt(table, folder, link, rounds, seconds):
+    machine = f"machine={write_topology(folder)}"
+    model, sizes = make_gpt(folder)
     apart = os.path.join(folder, "decomposed.mlir")
     call([tool("comm-opt"), model, *sizes,
           "--comm-pipeline=opt=0 to=decomposed", "-o", apart])
@@ -288,9 +297,46 @@ def bench_gpt(table, folder, link, rounds, seconds):
                                     ("optimised", "2 micro-batches")), "relative", 1e-4)
 
 
+# micro ------------------------------------------------------------------------------
+
+
+def bench_micro(table, folder, link, rounds, seconds):
+    calibration = os.path.join(folder, "calibration.json")
+    call([tool("comm-bench"), "--calibrate", calibration, "-n", 2, "-b", 64, "-e",
+          1 << 20])
+    model, sizes = make_gpt(folder)
+    for name, device in (("nominal", None),
+                         ("calibrated", {"calibration": "calibration.json"})):
+        machine = f"machine={write_topology(folder, device)}"
+        said = call([tool("comm-opt"), model, *sizes, "--micro-batches=auto",
+                     f"--comm-pipeline={machine}", "--explain", "-o", "/dev/null"]).stderr
+        found = re.search(r"micro-batches .* parts=(\d+)((?: seconds_\d+=\S+)+)"
+                          r" memory_bytes=(\d+)", said)
+        if not found:
+            raise Failed("no choice of micro-batches in\n" + said[-2000:])
+        chosen = int(found[1])
+        predicted = {int(parts): 1e6 * float(time) for parts, time in
+                     re.findall(r"seconds_(\d+)=([0-9.e+-]+)", found[2])}
+        programs = {parts: Program(
+            model, folder, f"{name}{parts}",
+            machine + (f" memory={found[3]}" if parts > 1 else ""), *sizes,
+            f"--micro-batches={parts}") for parts in predicted}
+        print(f"GPT of {LAYERS} layers, batch {BATCH} x {SEQUENCE}, micro-batches, "
+              f"device {name}: auto takes {chosen}")
+        times, _, _ = run(link, programs, rounds, seconds)
+        for parts, time in times.items():
+            print(f"  {parts} parts: predicted {predicted[parts]:.0f} us, "
+                  f"{predicted[parts] / time - 1:+.1%}")
+            table.add(f"micro_{name}_{parts}_measured", time, "us")
+            table.add(f"micro_{name}_{parts}_predicted", predicted[parts] / time - 1,
+                      "relative")
+        table.add(f"micro_{name}_auto_over_best", times[chosen] / min(times.values()), "x",
+                  1.05)
+
+
 def main():
     parser = arguments(__doc__)
-    parser.add_argument("--only", choices=["training", "gpt"])
+    parser.add_argument("--only", choices=["training", "gpt", "micro"])
     options = parser.parse_args()
     missing = unavailable()
     if missing:
@@ -299,7 +345,8 @@ def main():
     rounds, seconds = (2, 0.1) if options.quick else (5, 2)
     table = OverlapTable()
     try:
-        for name, part in (("training", bench_training), ("gpt", bench_gpt)):
+        for name, part in (("training", bench_training), ("gpt", bench_gpt),
+                           ("micro", bench_micro)):
             if options.only in (None, name):
                 with tempfile.TemporaryDirectory() as folder, Link(RATE) as link:
                     part(table, folder, link, rounds, seconds)
