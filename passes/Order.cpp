@@ -155,7 +155,7 @@ public:
   SmallVector<int64_t> edges; ///< pairs of sites
   bool costed = false;        ///< some computation has a cost
   /// Per domain: the longest path through its operations.
-  std::map<std::string, Path> through;
+  llvm::StringMap<Path> through;
 
 private:
   /// First and last issue of each class inside an operation; -1: none.
@@ -165,16 +165,26 @@ private:
       return llvm::any_of(first, [](int64_t site) { return site >= 0; });
     }
   };
+  /// What only a task with issues has.
+  struct Issues {
+    Span span;
+    SmallVector<StringRef, 1> domains;
+    SmallVector<uint32_t, 2> chained; ///< tasks that the order puts before
+    int32_t priority = 0;
+  };
   struct Task {
     Operation *op;
     Path duration, end, tail;
-    Span span;
-    std::set<StringRef> domains;
-    SmallVector<uint32_t, 4> after;
-    /// Per class: the position of the last item of the chain it depends on.
-    SmallVector<int32_t, 2> reached;
-    SmallVector<uint32_t, 2> chained; ///< tasks that the order puts before
-    int32_t priority = 0;
+    size_t firstAfter, numAfter; ///< in `after`
+    int32_t issues = -1;         ///< in `issues`
+  };
+  struct Tasks {
+    std::vector<Task> list;
+    std::vector<uint32_t> after; ///< tasks that come before each
+    std::vector<Issues> issues;
+    ArrayRef<uint32_t> afterOf(const Task &task) const {
+      return ArrayRef(after).slice(task.firstAfter, task.numAfter);
+    }
   };
 
   Span emptySpan() const {
@@ -191,7 +201,10 @@ private:
   }
   /// Whether issues may move past it as far as values allow.
   static bool isFree(Operation *op) {
-    if (isMemoryEffectFree(op) || comm::isIssue(op) || isa<comm::WaitOp>(op))
+    return isMemoryEffectFree(op) || isFreeToo(op);
+  }
+  static bool isFreeToo(Operation *op) {
+    if (comm::isIssue(op))
       return true;
     if (auto compute = dyn_cast<comm::ComputeOp>(op))
       return !compute.getTouchesAll() && !compute.getTouches();
@@ -202,7 +215,7 @@ private:
              });
            });
   }
-  std::vector<Task> tasksOf(Block &block);
+  Tasks tasksOf(Block &block);
 
   const Classes &classes;
   const CostModel &model;
@@ -215,21 +228,25 @@ int64_t picoseconds(double seconds) {
 }
 
 /// One task per operation.
-std::vector<Chains::Task> Chains::tasksOf(Block &block) {
-  std::vector<Task> tasks;
+Chains::Tasks Chains::tasksOf(Block &block) {
+  Tasks tasks;
+  size_t size = block.getOperations().size();
+  tasks.list.reserve(size);
+  tasks.after.reserve(2 * size);
   llvm::DenseMap<Operation *, uint32_t> number;
-  SmallVector<uint32_t> sincePin;
+  number.reserve(size);
+  SmallVector<uint32_t> sincePin, after;
   int64_t pin = -1;
   for (Operation &op : block) {
-    auto index = static_cast<uint32_t>(tasks.size());
+    auto index = static_cast<uint32_t>(tasks.list.size());
     number[&op] = index;
     Task task;
     task.op = &op;
-    task.span = emptySpan();
+    after.clear();
     auto depend = [&](Value value) {
       if (Operation *definition = value.getDefiningOp())
         if (auto found = number.find(definition); found != number.end())
-          task.after.push_back(found->second);
+          after.push_back(found->second);
     };
     for (Value operand : op.getOperands())
       depend(operand);
@@ -242,16 +259,22 @@ std::vector<Chains::Task> Chains::tasksOf(Block &block) {
       holds = hasIssues(&op);
     }
     auto note = [&](comm::CollectiveOpInterface issue) {
+      if (task.issues < 0) {
+        task.issues = static_cast<int32_t>(tasks.issues.size());
+        tasks.issues.push_back({emptySpan(), {}, {}, 0});
+      }
+      Issues &own = tasks.issues[task.issues];
       StringRef domain = issue.getCollectiveDomain().getValue();
-      task.domains.insert(domain);
-      task.priority = std::max(task.priority,
-                               static_cast<int32_t>(priorities.lookup(domain)));
+      if (!llvm::is_contained(own.domains, domain))
+        own.domains.push_back(domain);
+      own.priority = std::max(own.priority,
+                              static_cast<int32_t>(priorities.lookup(domain)));
       auto site = issue->getAttrOfType<IntegerAttr>("site");
       for (uint32_t c : classes.of(issue)) {
         int64_t at = site ? site.getInt() : 0;
-        if (task.span.first[c] < 0)
-          task.span.first[c] = at;
-        task.span.last[c] = at;
+        if (own.span.first[c] < 0)
+          own.span.first[c] = at;
+        own.span.last[c] = at;
       }
     };
     if (auto issue = dyn_cast<comm::CollectiveOpInterface>(op)) {
@@ -272,20 +295,24 @@ std::vector<Chains::Task> Chains::tasksOf(Block &block) {
       task.duration = {time, time};
     }
     // Everything keeps its place around what has effects of its own.
-    if (!isFree(&op) || op.hasTrait<OpTrait::IsTerminator>()) {
-      task.after.append(sincePin.begin(), sincePin.end());
+    bool pure = isMemoryEffectFree(&op);
+    if ((!pure && !isFreeToo(&op)) || op.hasTrait<OpTrait::IsTerminator>()) {
+      after.append(sincePin.begin(), sincePin.end());
       sincePin.clear();
       if (pin >= 0)
-        task.after.push_back(static_cast<uint32_t>(pin));
+        after.push_back(static_cast<uint32_t>(pin));
       pin = index;
     } else {
-      if (pin >= 0 && !isMemoryEffectFree(&op))
-        task.after.push_back(static_cast<uint32_t>(pin));
+      if (pin >= 0 && !pure)
+        after.push_back(static_cast<uint32_t>(pin));
       sincePin.push_back(index);
     }
-    llvm::sort(task.after);
-    task.after.erase(llvm::unique(task.after), task.after.end());
-    tasks.push_back(std::move(task));
+    llvm::sort(after);
+    after.erase(llvm::unique(after), after.end());
+    task.firstAfter = tasks.after.size();
+    task.numAfter = after.size();
+    tasks.after.insert(tasks.after.end(), after.begin(), after.end());
+    tasks.list.push_back(task);
   }
   return tasks;
 }
@@ -306,43 +333,47 @@ bool Chains::choose(Block &block) {
   }
   if (!movable || !count)
     return moved;
-  std::vector<Task> tasks = tasksOf(block);
+  Tasks tasks = tasksOf(block);
   edges.clear();
   // In a compiled program computations are issued in their order anyway.
   if (!costed)
     return moved;
-  std::vector<order::ScheduleTask> problem;
+  size_t size = tasks.list.size();
+  std::vector<order::ScheduleTask> problem(size);
   std::vector<uint32_t> given;
-  for (auto [index, task] : llvm::enumerate(tasks)) {
-    order::ScheduleTask one;
+  for (auto [index, task] : llvm::enumerate(tasks.list)) {
+    order::ScheduleTask &one = problem[index];
     one.picoseconds = task.duration.ordered;
-    one.after.assign(task.after.begin(), task.after.end());
-    one.communicates = !task.domains.empty();
-    one.priority = task.priority;
+    ArrayRef<uint32_t> after = tasks.afterOf(task);
+    one.after.assign(after.begin(), after.end());
+    if (task.issues < 0)
+      continue;
+    const Issues &issues = tasks.issues[task.issues];
+    one.communicates = true;
+    one.priority = issues.priority;
     for (uint32_t c = 0; c < count; ++c)
-      if (task.span.first[c] >= 0)
+      if (issues.span.first[c] >= 0)
         one.blocks |= uint64_t(1) << c;
     if (one.blocks)
       given.push_back(static_cast<uint32_t>(index));
-    problem.push_back(std::move(one));
   }
   order::Schedule schedule = order::chooseOrder(problem);
   if (schedule.order == given)
     return moved;
   // Everything else keeps its order as far as the new one allows.
-  std::vector<std::vector<uint32_t>> next(tasks.size());
-  std::vector<uint32_t> waiting(tasks.size(), 0);
+  std::vector<std::vector<uint32_t>> next(size);
+  std::vector<uint32_t> waiting(size, 0);
   auto edge = [&](uint32_t a, uint32_t b) {
     next[a].push_back(b);
     ++waiting[b];
   };
-  for (auto [index, task] : llvm::enumerate(tasks))
-    for (uint32_t before : task.after)
+  for (auto [index, task] : llvm::enumerate(tasks.list))
+    for (uint32_t before : tasks.afterOf(task))
       edge(before, static_cast<uint32_t>(index));
   for (size_t i = 1; i < schedule.order.size(); ++i)
     edge(schedule.order[i - 1], schedule.order[i]);
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> ready;
-  for (uint32_t t = 0; t < tasks.size(); ++t)
+  for (uint32_t t = 0; t < size; ++t)
     if (!waiting[t])
       ready.push(t);
   std::vector<uint32_t> sorted;
@@ -356,10 +387,10 @@ bool Chains::choose(Block &block) {
   }
   // A total order over several classes can close a cycle that one per class
   // does not: then the order stays.
-  if (sorted.size() != tasks.size())
+  if (sorted.size() != size)
     return moved;
   for (uint32_t t : sorted)
-    tasks[t].op->moveBefore(&block, block.end());
+    tasks.list[t].op->moveBefore(&block, block.end());
   explain(block.getParentOp(), block.getParentOp()->getLoc(), "comm-order",
           "reorder", "least-predicted-time",
           "picoseconds=" + Twine(schedule.picoseconds) +
@@ -369,58 +400,66 @@ bool Chains::choose(Block &block) {
 }
 
 Path Chains::run(Block &block) {
-  std::vector<Task> tasks = tasksOf(block);
+  Tasks tasks = tasksOf(block);
   struct Last {
     int64_t site = -1;
     int32_t position = -1;
     uint32_t task = 0;
   };
   SmallVector<Last, 2> last(count);
+  // Per task and class: the position of the last item of the chain that it
+  // depends on.
+  std::vector<int32_t> reachedOf(tasks.list.size() * count, -1);
+  auto reached = [&](size_t task) { return reachedOf.data() + task * count; };
   Path path;
-  for (auto [index, task] : llvm::enumerate(tasks)) {
-    task.reached.assign(count, -1);
-    for (uint32_t before : task.after) {
+  for (auto [index, task] : llvm::enumerate(tasks.list)) {
+    int32_t *own = reached(index);
+    for (uint32_t before : tasks.afterOf(task)) {
       for (uint32_t c = 0; c < count; ++c)
-        task.reached[c] = std::max(task.reached[c], tasks[before].reached[c]);
-      task.end.include(tasks[before].end);
+        own[c] = std::max(own[c], reached(before)[c]);
+      task.end.include(tasks.list[before].end);
     }
-    for (uint32_t c = 0; c < count; ++c) {
-      if (task.span.first[c] < 0 || last[c].site < 0 ||
-          task.reached[c] >= last[c].position)
+    Issues *issues = task.issues < 0 ? nullptr : &tasks.issues[task.issues];
+    for (uint32_t c = 0; issues && c < count; ++c) {
+      int64_t first = issues->span.first[c];
+      if (first < 0 || last[c].site < 0 || own[c] >= last[c].position)
         continue;
       // Two classes may ask for the same pair.
       size_t size = edges.size();
       if (size < 2 || edges[size - 2] != last[c].site ||
-          edges[size - 1] != task.span.first[c])
-        edges.append({last[c].site, task.span.first[c]});
-      task.chained.push_back(last[c].task);
+          edges[size - 1] != first)
+        edges.append({last[c].site, first});
+      issues->chained.push_back(last[c].task);
       task.end.ordered =
-          std::max(task.end.ordered, tasks[last[c].task].end.ordered);
+          std::max(task.end.ordered, tasks.list[last[c].task].end.ordered);
     }
     task.end.free += task.duration.free;
     task.end.ordered += task.duration.ordered;
-    for (uint32_t c = 0; c < count; ++c) {
-      if (task.span.first[c] < 0)
+    for (uint32_t c = 0; issues && c < count; ++c) {
+      if (issues->span.first[c] < 0)
         continue;
-      last[c] = {task.span.last[c], last[c].position + 1,
+      last[c] = {issues->span.last[c], last[c].position + 1,
                  static_cast<uint32_t>(index)};
-      task.reached[c] = last[c].position;
+      own[c] = last[c].position;
     }
     path.include(task.end);
   }
   // What still comes behind each; then the longest path through a domain.
-  for (size_t index = tasks.size(); index-- > 0;) {
-    Task &task = tasks[index];
+  for (size_t index = tasks.list.size(); index-- > 0;) {
+    Task &task = tasks.list[index];
     Path whole = {task.tail.free + task.duration.free,
                   task.tail.ordered + task.duration.ordered};
-    for (uint32_t before : task.after)
-      tasks[before].tail.include(whole);
-    for (uint32_t before : task.chained)
-      tasks[before].tail.ordered =
-          std::max(tasks[before].tail.ordered, whole.ordered);
-    for (StringRef domain : task.domains)
-      through[domain.str()].include({task.end.free + task.tail.free,
-                                     task.end.ordered + task.tail.ordered});
+    for (uint32_t before : tasks.afterOf(task))
+      tasks.list[before].tail.include(whole);
+    if (task.issues < 0)
+      continue;
+    const Issues &issues = tasks.issues[task.issues];
+    for (uint32_t before : issues.chained)
+      tasks.list[before].tail.ordered =
+          std::max(tasks.list[before].tail.ordered, whole.ordered);
+    for (StringRef domain : issues.domains)
+      through[domain].include({task.end.free + task.tail.free,
+                               task.end.ordered + task.tail.ordered});
   }
   return path;
 }
@@ -554,11 +593,18 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     return "walk";
   }
 
-  static void number(ArrayRef<func::FuncOp> entries) {
-    for (func::FuncOp function : entries)
-      for (auto [i, issue] : llvm::enumerate(issuesOf(function)))
+  using IssueLists = std::vector<SmallVector<comm::CollectiveOpInterface>>;
+
+  /// Gives the issues of each entry their sites, and returns them.
+  static IssueLists number(ArrayRef<func::FuncOp> entries) {
+    IssueLists lists;
+    for (func::FuncOp function : entries) {
+      lists.push_back(issuesOf(function));
+      for (auto [i, issue] : llvm::enumerate(lists.back()))
         issue->setAttr("site", Builder(function.getContext())
                                    .getI64IntegerAttr(static_cast<int64_t>(i)));
+    }
+    return lists;
   }
 
   /// Programs that disagree are put in one order that all can follow. False
@@ -673,10 +719,10 @@ struct Order : public concord::impl::CommOrderBase<Order> {
   }
 
   /// Returns whether a lane changed.
-  bool setLanes(ArrayRef<func::FuncOp> entries, const Classes &classes) {
+  bool setLanes(IssueLists &lists, const Classes &classes) {
     bool changed = false;
-    for (func::FuncOp function : entries)
-      for (comm::CollectiveOpInterface issue : issuesOf(function)) {
+    for (auto &issues : lists)
+      for (comm::CollectiveOpInterface issue : issues) {
         int64_t lane =
             classes.lanes.lookup(issue.getCollectiveDomain().getValue());
         if (issue.getLane() == lane)
@@ -714,13 +760,13 @@ struct Order : public concord::impl::CommOrderBase<Order> {
       priorities[domain.getSymName()] = domain.getPriority();
 
     SmallVector<func::FuncOp> entries = entryFunctions(module);
-    number(entries);
+    IssueLists issues = number(entries);
     plan::Plan plan;
     FailureOr<order::Certificate> certificate = certify(plan);
     if (failed(certificate))
       return signalPassFailure();
     Classes classes(*certificate, plan);
-    bool changed = setLanes(entries, classes);
+    bool changed = setLanes(issues, classes);
     // HLO text names control predecessors that stand above: a module that goes
     // back to text keeps the text's order.
     if (entries.size() == 1) {
@@ -734,7 +780,7 @@ struct Order : public concord::impl::CommOrderBase<Order> {
         return signalPassFailure();
     }
     if (changed) {
-      number(entries);
+      issues = number(entries);
       certificate = certify(plan);
       if (failed(certificate))
         return signalPassFailure();
@@ -746,7 +792,7 @@ struct Order : public concord::impl::CommOrderBase<Order> {
     builder.setInsertionPointToEnd(module.getBody());
     for (auto [index, function] : llvm::enumerate(entries)) {
       SmallVector<int64_t> sites =
-          llvm::to_vector(llvm::seq<int64_t>(0, issuesOf(function).size()));
+          llvm::to_vector(llvm::seq<int64_t>(0, issues[index].size()));
       numSites += sites.size();
       auto order = comm::OrderOp::create(builder, function.getLoc(),
                                          function.getSymName(), sites);

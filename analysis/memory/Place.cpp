@@ -37,6 +37,8 @@ constexpr size_t kMaxExact = 400;
 constexpr int64_t kPatience = 20;
 /// What one step costs beside the neighbours that it looks at.
 constexpr int64_t kStep = 32;
+/// Sorting takes longer than looks at this many places for each that is sorted.
+constexpr int64_t kDense = 4;
 
 using Index = uint32_t;
 
@@ -138,10 +140,10 @@ private:
 /// One part: its buffers in order of their beginning, times numbered densely.
 class Part {
 public:
-  explicit Part(std::vector<Buffer> given);
+  Part(std::vector<Buffer> given, int64_t bound);
   void solve(int64_t target, int64_t &work);
 
-  int64_t bound = 0, size = 0;
+  int64_t bound, size = 0;
   bool optimal = false;
   const char *rule = "";
   std::vector<int64_t> offsets; ///< of the best placement
@@ -171,11 +173,14 @@ private:
   /// Orders of the rules that were tried, for the local search.
   std::vector<std::vector<Index>> orders;
   std::vector<std::pair<int64_t, int64_t>> taken;
+  std::vector<int32_t> covered; ///< of gap(): where something begins or ends
+  int64_t unit = 1;             ///< that all sizes, so all offsets, are made of
 };
 
 } // namespace
 
-Part::Part(std::vector<Buffer> given) : buffers(std::move(given)) {
+Part::Part(std::vector<Buffer> given, int64_t bound)
+    : bound(bound), buffers(std::move(given)) {
   // Two buffers meet where one begins: other times need not be told apart.
   std::vector<int64_t> begins;
   for (const Buffer &buffer : buffers)
@@ -189,7 +194,9 @@ Part::Part(std::vector<Buffer> given) : buffers(std::move(given)) {
                   begins.begin() - 1;
   }
   times = static_cast<int64_t>(begins.size());
-  bound = largestLiveSet(buffers);
+  unit = 0;
+  for (const Buffer &buffer : buffers)
+    unit = std::gcd(unit, buffer.bytes);
 }
 
 void Part::inTime(bool backwards, const char *name) {
@@ -256,6 +263,26 @@ void Part::listPairs() {
 
 /// The lowest place for `bytes` beside what is `taken`.
 int64_t Part::gap(int64_t bytes) {
+  int64_t top = 0;
+  for (auto [begin, end] : taken)
+    top = std::max(top, end);
+  int64_t places = top / unit;
+  if (places < kDense * static_cast<int64_t>(taken.size())) {
+    covered.assign(static_cast<size_t>(places) + 1, 0);
+    for (auto [begin, end] : taken) {
+      ++covered[static_cast<size_t>(begin / unit)];
+      --covered[static_cast<size_t>(end / unit)];
+    }
+    int64_t wanted = bytes / unit, free = 0;
+    int32_t cover = 0;
+    for (int64_t at = 0; at < places; ++at) {
+      cover += covered[static_cast<size_t>(at)];
+      free = cover ? 0 : free + 1;
+      if (free == wanted)
+        return (at + 1 - wanted) * unit;
+    }
+    return top - free * unit;
+  }
   std::sort(taken.begin(), taken.end());
   int64_t offset = 0;
   for (auto [begin, end] : taken) {
@@ -511,14 +538,28 @@ void Part::solve(int64_t target, int64_t &work) {
 }
 
 int64_t largestLiveSet(const std::vector<Buffer> &buffers) {
+  int64_t end = 0, live = 0, most = 0;
+  for (const Buffer &buffer : buffers)
+    end = std::max(end, buffer.last + 1);
+  // Times are mostly numbered densely.
+  if (end < kDense * static_cast<int64_t>(buffers.size())) {
+    std::vector<int64_t> change(static_cast<size_t>(end) + 1);
+    for (const Buffer &buffer : buffers) {
+      change[static_cast<size_t>(buffer.first)] += buffer.bytes;
+      change[static_cast<size_t>(buffer.last) + 1] -= buffer.bytes;
+    }
+    for (int64_t bytes : change)
+      most = std::max(most, live += bytes);
+    return most;
+  }
   std::vector<std::pair<int64_t, int64_t>> changes;
+  changes.reserve(2 * buffers.size());
   for (const Buffer &buffer : buffers) {
     changes.emplace_back(buffer.first, buffer.bytes);
     changes.emplace_back(buffer.last + 1, -buffer.bytes);
   }
   // What ends goes before what begins.
   std::sort(changes.begin(), changes.end());
-  int64_t live = 0, most = 0;
   for (auto [time, bytes] : changes)
     most = std::max(most, live += bytes);
   return most;
@@ -562,7 +603,7 @@ Placement place(const std::vector<Buffer> &buffers, int64_t work) {
     list.clear();
     for (size_t i = piece.begin; i < piece.end; ++i)
       list.push_back(buffers[order[i]]);
-    Part part(list);
+    Part part(std::move(list), piece.bound);
     part.solve(std::max(result.bytes, result.bound), work);
     for (size_t i = piece.begin; i < piece.end; ++i)
       result.offsets[order[i]] = part.offsets[i - piece.begin];

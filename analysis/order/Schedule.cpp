@@ -20,6 +20,7 @@
 #include <bit>
 #include <limits>
 #include <queue>
+#include <span>
 
 namespace concord::order {
 namespace {
@@ -49,24 +50,33 @@ public:
     for (uint32_t t = 0; t < tasks.size(); ++t)
       if (tasks[t].blocks)
         issues.push_back(t);
-    successors.resize(tasks.size());
+    firstSuccessor.assign(tasks.size() + 1, 0);
+    for (const ScheduleTask &task : tasks)
+      for (uint32_t before : task.after)
+        ++firstSuccessor[before + 1];
+    for (uint32_t t = 0; t < tasks.size(); ++t)
+      firstSuccessor[t + 1] += firstSuccessor[t];
+    allSuccessors.resize(firstSuccessor.back());
+    std::vector<size_t> place(firstSuccessor.begin(), firstSuccessor.end() - 1);
     for (uint32_t t = 0; t < tasks.size(); ++t)
       for (uint32_t before : tasks[t].after)
-        successors[before].push_back(t);
-    firstNext.assign(tasks.size() + 1, 0);
-    for (uint32_t t = 0; t < tasks.size(); ++t)
-      firstNext[t + 1] = firstNext[t] + size_t(std::popcount(tasks[t].blocks));
+        allSuccessors[place[before]++] = t;
     // Longest path from the start of a task to the end of all.
     tail.assign(tasks.size(), 0);
     for (uint32_t t = uint32_t(tasks.size()); t-- > 0;) {
-      for (uint32_t next : successors[t])
+      for (uint32_t next : successors(t))
         tail[t] = std::max(tail[t], tail[next]);
       tail[t] += tasks[t].picoseconds;
     }
   }
 
   Schedule run();
-  void time(const Order &order, Times &times);
+  void time(const Order &order, Times &times) {
+    time(order, times, [&](uint32_t t) { return tasks[t].blocks; });
+  }
+  /// With `blocksOf` each task in place of its own.
+  template <typename Blocks>
+  void time(const Order &order, Times &times, const Blocks &blocksOf);
 
 private:
   void consider(const Order &order);
@@ -80,7 +90,12 @@ private:
   const Tasks &tasks;
   uint64_t effort;
   Order issues;
-  std::vector<std::vector<uint32_t>> successors;
+  std::span<const uint32_t> successors(uint32_t t) const {
+    return {allSuccessors.data() + firstSuccessor[t],
+            firstSuccessor[t + 1] - firstSuccessor[t]};
+  }
+  std::vector<size_t> firstSuccessor;
+  Order allSuccessors;
   std::vector<int64_t> tail;
 
   // Of time(), kept from call to call.
@@ -102,8 +117,13 @@ private:
   int64_t floor = 0;
 };
 
-void Chooser::time(const Order &order, Times &times) {
+template <typename Blocks>
+void Chooser::time(const Order &order, Times &times, const Blocks &blocksOf) {
   size_t n = tasks.size();
+  firstNext.resize(n + 1);
+  firstNext[0] = 0;
+  for (uint32_t t = 0; t < n; ++t)
+    firstNext[t + 1] = firstNext[t] + size_t(std::popcount(blocksOf(t)));
   times.end.assign(n, 0);
   times.because.assign(n, ~0u);
   times.makespan = 0;
@@ -115,7 +135,7 @@ void Chooser::time(const Order &order, Times &times) {
   std::array<uint32_t, 64> last;
   last.fill(~0u);
   for (uint32_t t : order)
-    for (uint64_t rest = tasks[t].blocks; rest; rest &= rest - 1) {
+    for (uint64_t rest = blocksOf(t); rest; rest &= rest - 1) {
       uint32_t &before = last[size_t(std::countr_zero(rest))];
       if (before != ~0u) {
         size_t at = firstNext[before];
@@ -147,7 +167,7 @@ void Chooser::time(const Order &order, Times &times) {
       if (--waiting[follower] == 0)
         ready.push_back(follower);
     };
-    for (uint32_t follower : successors[t])
+    for (uint32_t follower : successors(t))
       release(follower);
     for (size_t at = firstNext[t]; at < firstNext[t + 1] && next[at] != ~0u;
          ++at)
@@ -195,7 +215,7 @@ Order Chooser::readyRule() const {
       int64_t at = ends.back();
       work.pop_back();
       ends.pop_back();
-      for (uint32_t next : successors[t]) {
+      for (uint32_t next : successors(t)) {
         ready[next] = std::max(ready[next], at);
         if (--waiting[next])
           continue;
@@ -272,7 +292,7 @@ Order Chooser::tailRule() const {
     ready.pop();
     if (tasks[t].blocks)
       order.push_back(t);
-    for (uint32_t next : successors[t])
+    for (uint32_t next : successors(t))
       if (--waiting[next] == 0)
         ready.push(next);
   }
@@ -445,14 +465,15 @@ Schedule Chooser::run() {
   consider(issues);
   result.programOrder = bestMakespan;
   // Everything that communicates, one by one.
-  Tasks chained = tasks;
+  auto sequenced = [&](uint32_t t) {
+    return uint64_t(tasks[t].communicates || tasks[t].blocks);
+  };
   Order all;
   for (uint32_t t = 0; t < tasks.size(); ++t)
-    if (tasks[t].communicates || tasks[t].blocks) {
-      chained[t].blocks = 1;
+    if (sequenced(t))
       all.push_back(t);
-    }
-  result.sequenced = predict(chained, all);
+  time(all, times, sequenced);
+  result.sequenced = times.makespan;
   if (bestMakespan > floor && issues.size() > 1) {
     consider(tailRule());
     if (issues.size() * issues.size() <= effort / kRuleShare)

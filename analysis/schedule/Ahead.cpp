@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 namespace concord::schedule {
 
@@ -31,8 +32,9 @@ bool Scheduler::fill(double until) {
       static_cast<uint32_t>(std::min<size_t>(count, cursor + problem.window));
   uint32_t soonest = kNone;
   double soon = until;
-  for (uint32_t n : readyAhead) {
-    if (n >= last || ++looked > kCandidates)
+  for (uint32_t n = readyAhead.next(cursor, last); n < last;
+       n = readyAhead.next(n + 1, last)) {
+    if (++looked > kCandidates)
       break;
     const Node &node = problem.nodes[n];
     double when = whenReady(n);
@@ -68,11 +70,9 @@ bool Scheduler::nearby() {
       static_cast<uint32_t>(std::min<size_t>(count, cursor + problem.window));
   std::array<uint32_t, kNearby> first{};
   size_t looked = 0;
-  for (uint32_t n : readyAhead) {
-    if (n >= last || looked == kNearby)
-      break;
+  for (uint32_t n = readyAhead.next(cursor, last); n < last && looked < kNearby;
+       n = readyAhead.next(n + 1, last))
     first[looked++] = n;
-  }
   // An attempt may run some of them, and be given up.
   for (size_t i = 0; i < looked; ++i) {
     uint32_t n = first[i], next = nextComm[n];
@@ -96,8 +96,9 @@ bool Scheduler::reach(double until) {
   unsigned looked = 0;
   uint32_t last =
       static_cast<uint32_t>(std::min<size_t>(count, cursor + problem.window));
-  for (uint32_t n : readyComms) {
-    if (n >= last || ++looked > kCandidates)
+  for (uint32_t n = readyComms.next(cursor, last); n < last;
+       n = readyComms.next(n + 1, last)) {
+    if (++looked > kCandidates)
       return false;
     if (laneFree[problem.nodes[n].lane] > until || whenReady(n) > now ||
         mayHoldBack(n))

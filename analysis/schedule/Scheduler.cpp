@@ -24,28 +24,30 @@ static constexpr double kPatience = 1.25;
 
 Scheduler::Scheduler(const Problem &problem, bool reaches)
     : problem(problem), reaches(reaches), count(problem.nodes.size()),
-      users(count), successors(count), missing(count, 0), held(count, 0),
-      state(count, State::Waiting), issuedNode(count, false),
-      memoryHeld(count, false), keptWhole(count, false), begins(count, 0),
+      missing(count, 0), held(count, 0), state(count, State::Waiting),
+      issuedNode(count, false), memoryHeld(count, false), keptWhole(count, false), begins(count, 0),
       ends(count, 0), hiddenCompute(count, 0), buffers(problem.bytes.size()),
-      profile(count) {
+      profile(count), readyAhead(count), readyComms(count) {
   uint32_t lanes = 1;
   uint32_t lastBarrier = kNone, lastCollective = kNone;
-  std::vector<uint32_t> sinceBarrier;
+  std::vector<uint32_t> sinceBarrier, needs;
+  std::vector<std::pair<uint32_t, uint32_t>> used, ordered, read;
+  used.reserve(2 * count);
+  read.reserve(2 * count);
+  std::vector<uint32_t> reader(buffers.size(), kNone); // the last one
   auto order = [&](uint32_t before, uint32_t n) {
-    successors[before].push_back(n);
+    ordered.emplace_back(before, n);
     ++held[n];
   };
   for (uint32_t n = 0; n < count; ++n) {
     const Node &node = problem.nodes[n];
     lanes = std::max(lanes, node.lane + 1);
-    std::vector<uint32_t> needs = node.needs;
+    needs.assign(node.needs.begin(), node.needs.end());
     std::sort(needs.begin(), needs.end());
     needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
-    for (uint32_t before : needs) {
-      users[before].push_back(n);
-      ++missing[n];
-    }
+    for (uint32_t before : needs)
+      used.emplace_back(before, n);
+    missing[n] = static_cast<uint32_t>(needs.size());
     if (node.kind == Node::Kind::Collective) {
       for (uint32_t before : node.after)
         order(before, n);
@@ -66,9 +68,12 @@ Scheduler::Scheduler(const Problem &problem, bool reaches)
     for (uint32_t buffer : node.writes)
       buffers[buffer].producer = n;
     for (uint32_t buffer : node.reads)
-      if (buffers[buffer].users.empty() || buffers[buffer].users.back() != n)
-        buffers[buffer].users.push_back(n);
+      if (std::exchange(reader[buffer], n) != n)
+        read.emplace_back(buffer, n);
   }
+  users = Lists(count, used);
+  successors = Lists(count, ordered);
+  bufferUsers = Lists(buffers.size(), read);
   laneFree.assign(lanes, 0);
   nextComm.assign(count, kNone);
   distance.assign(count, 0);
@@ -84,15 +89,18 @@ Scheduler::Scheduler(const Problem &problem, bool reaches)
       nextComm[n] = next;
       distance[n] = problem.nodes[n].seconds + (flies ? 0 : distance[user]);
     }
+  std::vector<double> change(count + 1, 0);
   for (size_t b = 0; b < buffers.size(); ++b) {
     Buffer &buffer = buffers[b];
+    buffer.users = bufferUsers[b];
     buffer.outlives = b < problem.outlives.size() && problem.outlives[b];
     if (buffer.producer == kNone)
       continue;
     buffer.last = lastUse(buffer);
-    profile.change(buffer.producer, static_cast<size_t>(buffer.last),
-                   problem.bytes[b]);
+    change[buffer.producer] += problem.bytes[b];
+    change[static_cast<size_t>(buffer.last) + 1] -= problem.bytes[b];
   }
+  profile.set(change);
 }
 
 int64_t Scheduler::lastUse(const Buffer &buffer) const {
@@ -112,7 +120,7 @@ void Scheduler::settle(uint32_t b) {
   if (buffer.producer == kNone || !buffer.born)
     return;
   while (!buffer.users.empty() && state[buffer.users.back()] != State::Waiting)
-    buffer.users.pop_back();
+    buffer.users = buffer.users.first(buffer.users.size() - 1);
   // What nothing will use any more is gone at once.
   bool used = buffer.outlives || !buffer.users.empty() || !buffer.pins.empty();
   int64_t last = used ? lastUse(buffer) : static_cast<int64_t>(cursor) - 1;
@@ -392,6 +400,7 @@ Schedule Scheduler::run() {
   }
   for (uint32_t n = 0; n < count; ++n)
     noteReady(n);
+  result.actions.reserve(2 * count);
 
   while (cursor < count) {
     auto n = static_cast<uint32_t>(cursor);

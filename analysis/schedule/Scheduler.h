@@ -19,9 +19,11 @@
 
 #include "concord/schedule/Overlap.h"
 
+#include <bit>
 #include <functional>
 #include <queue>
-#include <set>
+#include <span>
+#include <utility>
 
 namespace concord::schedule {
 
@@ -31,6 +33,48 @@ inline constexpr double kLeastGain = 1e-4;
 
 /// The order as it is given, every collective in place.
 std::vector<Action> givenActions(const Problem &problem);
+
+/// Lists of numbers, all in one piece of memory.
+class Lists {
+public:
+  Lists() = default;
+  /// `count` lists; `pairs` are of a list and what it holds, in its order.
+  Lists(size_t count, const std::vector<std::pair<uint32_t, uint32_t>> &pairs)
+      : begins(count + 1, 0), values(pairs.size()) {
+    for (auto [list, value] : pairs)
+      ++begins[list + 1];
+    for (size_t i = 0; i < count; ++i)
+      begins[i + 1] += begins[i];
+    std::vector<uint32_t> next(begins.begin(), begins.end() - 1);
+    for (auto [list, value] : pairs)
+      values[next[list]++] = value;
+  }
+  std::span<const uint32_t> operator[](size_t list) const {
+    return {values.data() + begins[list], begins[list + 1] - begins[list]};
+  }
+
+private:
+  std::vector<uint32_t> begins, values;
+};
+
+/// A set of positions.
+class Positions {
+public:
+  explicit Positions(size_t count) : words(count / 64 + 1, 0) {}
+  void insert(uint32_t n) { words[n / 64] |= uint64_t(1) << n % 64; }
+  void erase(uint32_t n) { words[n / 64] &= ~(uint64_t(1) << n % 64); }
+  /// The first one from `from` on and before `end`; `end`: none.
+  uint32_t next(size_t from, uint32_t end) const {
+    for (size_t at = from; at < end; at = (at / 64 + 1) * 64)
+      if (uint64_t rest = words[at / 64] >> at % 64)
+        return std::min(end, static_cast<uint32_t>(at) +
+                                 static_cast<uint32_t>(std::countr_zero(rest)));
+    return end;
+  }
+
+private:
+  std::vector<uint64_t> words;
+};
 
 class Scheduler {
 public:
@@ -43,9 +87,9 @@ private:
   enum class State : uint8_t { Waiting, Flying, Done };
   struct Buffer {
     uint32_t producer = kNone;
-    std::vector<uint32_t> users; ///< positions, ascending; popped when done
-    std::vector<uint32_t> pins;  ///< where flights that read it will end
-    int64_t last = -1;           ///< position to which it lives
+    std::span<const uint32_t> users; ///< positions, ascending; less when done
+    std::vector<uint32_t> pins;      ///< where flights that read it will end
+    int64_t last = -1;               ///< position to which it lives
     bool born = false, outlives = false;
   };
 
@@ -80,7 +124,7 @@ private:
   const Problem &problem;
   bool reaches;
   size_t count;
-  std::vector<std::vector<uint32_t>> users, successors;
+  Lists users, successors, bufferUsers;
   std::vector<uint32_t> missing, held;
   std::vector<State> state;
   std::vector<bool> issuedNode, memoryHeld, keptWhole;
@@ -90,8 +134,8 @@ private:
   size_t cursor = 0;
   double now = 0, busy = 0, live = 0, peak = 0, limit = 0;
   std::vector<double> laneFree;
-  std::set<uint32_t> readyAhead; ///< computations behind the cursor
-  std::set<uint32_t> readyComms; ///< collectives behind the cursor
+  Positions readyAhead; ///< computations behind the cursor
+  Positions readyComms; ///< collectives behind the cursor
   /// The first collective that a computation leads to without another between.
   std::vector<uint32_t> nextComm;
   std::vector<double> distance; ///< seconds of computation on the way there

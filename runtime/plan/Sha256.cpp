@@ -42,18 +42,24 @@ void Sha256::block(const uint8_t *data) {
   }
   uint32_t s[8];
   std::memcpy(s, state, sizeof s);
-  for (int i = 0; i < 64; ++i) {
-    uint32_t t1 =
-        s[7] +
-        (std::rotr(s[4], 6) ^ std::rotr(s[4], 11) ^ std::rotr(s[4], 25)) +
-        ((s[4] & s[5]) ^ (~s[4] & s[6])) + kRound[i] + w[i];
-    uint32_t t2 =
-        (std::rotr(s[0], 2) ^ std::rotr(s[0], 13) ^ std::rotr(s[0], 22)) +
-        ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-    for (int j = 7; j > 0; --j)
-      s[j] = s[j - 1];
-    s[4] += t1;
-    s[0] = t1 + t2;
+  // Names turn instead of values: eight rounds bring them back.
+  auto round = [&](uint32_t a, uint32_t b, uint32_t c, uint32_t &d, uint32_t e,
+                   uint32_t f, uint32_t g, uint32_t &h, int i) {
+    uint32_t t1 = h + (std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25)) +
+                  ((e & f) ^ (~e & g)) + kRound[i] + w[i];
+    d += t1;
+    h = t1 + (std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22)) +
+        ((a & b) ^ (a & c) ^ (b & c));
+  };
+  for (int i = 0; i < 64; i += 8) {
+    round(s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], i);
+    round(s[7], s[0], s[1], s[2], s[3], s[4], s[5], s[6], i + 1);
+    round(s[6], s[7], s[0], s[1], s[2], s[3], s[4], s[5], i + 2);
+    round(s[5], s[6], s[7], s[0], s[1], s[2], s[3], s[4], i + 3);
+    round(s[4], s[5], s[6], s[7], s[0], s[1], s[2], s[3], i + 4);
+    round(s[3], s[4], s[5], s[6], s[7], s[0], s[1], s[2], i + 5);
+    round(s[2], s[3], s[4], s[5], s[6], s[7], s[0], s[1], i + 6);
+    round(s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[0], i + 7);
   }
   for (int i = 0; i < 8; ++i)
     state[i] += s[i];
