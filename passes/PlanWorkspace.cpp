@@ -58,13 +58,34 @@ struct PlanWorkspace
     : public concord::impl::CommPlanWorkspaceBase<PlanWorkspace> {
   using CommPlanWorkspaceBase::CommPlanWorkspaceBase;
 
-  /// Opaque compute gets the scratch memory that it declares.
-  void giveWorkspace(func::FuncOp function) {
-    SmallVector<comm::ComputeOp> list;
-    function.walk([&](comm::ComputeOp op) {
-      if (op.getWorkspaceBytes().value_or(0) && !op->hasAttr("workspace"))
-        list.push_back(op);
+  /// What planning looks at.
+  struct Found {
+    SmallVector<Operation *> loops;
+    SmallVector<comm::ComputeOp> scratch; ///< that declare it and have none yet
+    SmallVector<memref::DeallocOp> frees;
+    memref::ReallocOp grown;
+  };
+  static Found find(func::FuncOp function) {
+    Found found;
+    function.walk([&](Operation *op) {
+      if (auto compute = dyn_cast<comm::ComputeOp>(op)) {
+        if (compute.getWorkspaceBytes().value_or(0) &&
+            !op->hasAttr("workspace"))
+          found.scratch.push_back(compute);
+      } else if (isa<scf::ForOp, scf::WhileOp>(op)) {
+        found.loops.push_back(op);
+      } else if (auto free = dyn_cast<memref::DeallocOp>(op)) {
+        found.frees.push_back(free);
+      } else if (auto realloc = dyn_cast<memref::ReallocOp>(op)) {
+        if (!found.grown)
+          found.grown = realloc;
+      }
     });
+    return found;
+  }
+
+  /// Opaque compute gets the scratch memory that it declares.
+  static void giveWorkspace(ArrayRef<comm::ComputeOp> list) {
     for (comm::ComputeOp op : list) {
       OpBuilder builder(op);
       auto type = MemRefType::get(
@@ -77,18 +98,6 @@ struct PlanWorkspace
 
   /// What a loop hands on in a new buffer is copied to one that stays, so that
   /// each round may make its buffers at the same places.
-  LogicalResult settleLoops(func::FuncOp function) {
-    SmallVector<Operation *> loops;
-    function.walk([&](Operation *op) {
-      if (isa<scf::ForOp, scf::WhileOp>(op))
-        loops.push_back(op);
-    });
-    for (Operation *loop : loops)
-      if (failed(settle(loop)))
-        return failure();
-    return success();
-  }
-
   LogicalResult settle(Operation *loop) {
     MutableArrayRef<OpOperand> inits;
     Block::BlockArgListType carried;
@@ -212,23 +221,23 @@ struct PlanWorkspace
       return function.emitError(
           "has branches between blocks; only structured control "
           "flow (scf) can be planned");
-    if (failed(settleLoops(function)))
-      return failure();
-    giveWorkspace(function);
+    Found found = find(function);
+    for (Operation *loop : found.loops)
+      if (failed(settle(loop)))
+        return failure();
+    giveWorkspace(found.scratch);
     Block &body = function.getBody().front();
     SmallVector<memref::AllocOp> allocs;
     function.walk([&](memref::AllocOp op) { allocs.push_back(op); });
     for (memref::AllocOp op : allocs)
       if (const char *why = cannotPlan(op))
         return op.emitOpError("cannot be planned: ") << why;
-    WalkResult grown = function.walk([](memref::ReallocOp op) {
-      op.emitOpError("cannot be planned: what it grows may move at run time; "
-                     "allocate the final size at once");
-      return WalkResult::interrupt();
-    });
-    if (grown.wasInterrupted())
-      return failure();
-    function.walk([](memref::DeallocOp op) { op.erase(); });
+    if (found.grown)
+      return found.grown.emitOpError(
+          "cannot be planned: what it grows may move at run time; allocate the "
+          "final size at once");
+    for (memref::DeallocOp op : found.frees)
+      op.erase();
 
     Lifetimes lifetimes(body);
     SmallVector<Planned> buffers;
@@ -307,12 +316,17 @@ struct PlanWorkspace
       return signalPassFailure();
     }
     // What is still in tensors gets its buffers first.
-    bool tensors = false;
-    for (func::FuncOp function : entryFunctions(module))
-      function.walk([&](Operation *op) {
-        tensors |=
-            llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
-      });
+    bool tensors =
+        llvm::any_of(entryFunctions(module), [](func::FuncOp function) {
+          return function
+              .walk([](Operation *op) {
+                return llvm::any_of(op->getResultTypes(),
+                                    llvm::IsaPred<TensorType>)
+                           ? WalkResult::interrupt()
+                           : WalkResult::advance();
+              })
+              .wasInterrupted();
+        });
     if (tensors) {
       bool straight = false;
       if (failed(bufferizeModule(module, straight)))

@@ -51,9 +51,11 @@ struct VerifyWorkspace
              "system";
     // Their bodies are judged by themselves.
     if (op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
-        op->hasTrait<OpTrait::IsTerminator>() || isPure(op))
+        op->hasTrait<OpTrait::IsTerminator>())
       return nullptr;
     auto effects = dyn_cast<MemoryEffectOpInterface>(op);
+    if (!effects && isPure(op))
+      return nullptr;
     if (!effects && isa<CallOpInterface>(op))
       return "has unknown effects: what it calls may allocate, free, load "
              "lazily or synchronise; where its body is known, inline it "

@@ -280,11 +280,13 @@ void ComputeOp::getEffects(
 //===----------------------------------------------------------------------===//
 
 LogicalResult OrderOp::verify() {
-  llvm::SmallSet<int64_t, 16> seen;
-  for (int64_t site : getSites())
-    if (site < 0 || !seen.insert(site).second)
-      return emitOpError() << "site " << site
-                           << (site < 0 ? " is negative" : " is listed twice");
+  SmallVector<int64_t> sites(getSites());
+  llvm::sort(sites);
+  if (!sites.empty() && sites.front() < 0)
+    return emitOpError() << "site " << sites.front() << " is negative";
+  if (auto *twice = std::adjacent_find(sites.begin(), sites.end());
+      twice != sites.end())
+    return emitOpError() << "site " << *twice << " is listed twice";
   return success();
 }
 
@@ -323,20 +325,22 @@ LogicalResult ArenaOp::verify() {
   }
   // In the order of first use; what is live lies side by side, so that only the
   // neighbours of a new buffer need a look.
+  ArrayRef<int64_t> offsets = getOffsets(), sizes = getSizes(),
+                    first = getFirst(), last = getLast();
   SmallVector<size_t> order;
   for (size_t i = 0; i < count; ++i)
-    if (getSizes()[i] != 0)
+    if (sizes[i] != 0)
       order.push_back(i);
-  llvm::stable_sort(
-      order, [&](size_t a, size_t b) { return getFirst()[a] < getFirst()[b]; });
-  std::map<int64_t, size_t> live;             // by offset
-  std::set<std::pair<int64_t, size_t>> dying; // by last use
-  ArrayRef<int64_t> offsets = getOffsets(), sizes = getSizes();
+  SmallVector<size_t> dying = order; // by last use
+  llvm::stable_sort(order,
+                    [&](size_t a, size_t b) { return first[a] < first[b]; });
+  llvm::stable_sort(dying,
+                    [&](size_t a, size_t b) { return last[a] < last[b]; });
+  std::map<int64_t, size_t> live; // by offset
+  const size_t *dead = dying.begin();
   for (size_t i : order) {
-    while (!dying.empty() && dying.begin()->first < getFirst()[i]) {
-      live.erase(offsets[dying.begin()->second]);
-      dying.erase(dying.begin());
-    }
+    for (; last[*dead] < first[i]; ++dead)
+      live.erase(offsets[*dead]);
     auto after = live.lower_bound(offsets[i]);
     std::optional<size_t> other;
     if (after != live.end() && after->first < offsets[i] + sizes[i])
@@ -350,7 +354,6 @@ LogicalResult ArenaOp::verify() {
                            << std::max(i, *other)
                            << " are live together and overlap";
     live.emplace(offsets[i], i);
-    dying.emplace(getLast()[i], i);
   }
   return success();
 }

@@ -24,13 +24,17 @@ using namespace mlir;
 
 namespace concord {
 
-Lifetimes::Lifetimes(Block &block) : block(block) { number(block); }
+Lifetimes::Lifetimes(Block &block) : block(block) {
+  spans.reserve(static_cast<unsigned>(block.getOperations().size()));
+  number(block);
+}
 
 void Lifetimes::number(Block &block) {
   for (Operation &op : block) {
     int64_t begin = next++;
     // The bodies of structured computations are one point.
-    if (isa<RegionBranchOpInterface, LoopLikeOpInterface>(op))
+    if (op.getNumRegions() &&
+        isa<RegionBranchOpInterface, LoopLikeOpInterface>(op))
       for (Region &region : op.getRegions())
         for (Block &inner : region)
           number(inner);
@@ -53,7 +57,8 @@ int64_t Lifetimes::end(Operation *op) const {
 }
 
 Lifetime Lifetimes::span(Operation *user, Block *home) const {
-  Lifetime life{position(user), position(user)};
+  int64_t at = position(user);
+  Lifetime life{at, at};
   for (Operation *op = user; op && op->getBlock() != home;) {
     op = op->getParentOp();
     // Every round uses it.
@@ -102,8 +107,8 @@ Lifetime Lifetimes::of(Value buffer) const {
           follow(argument, home);
       // A region's terminator hands the value to the operation around it: it
       // lives there, and in a loop in the next round too.
-      bool leaves = user->hasTrait<OpTrait::IsTerminator>() &&
-                    user->getParentOp() && user->getBlock() != &block;
+      bool leaves = user->getBlock() != &block && user->getParentOp() &&
+                    user->hasTrait<OpTrait::IsTerminator>();
       if (leaves && isa<BaseMemRefType>(value.getType())) {
         Operation *parent = user->getParentOp();
         Block *out = parent->getBlock();
