@@ -94,8 +94,8 @@ public:
   Bucketer(ModuleOp module, func::FuncOp function, const Options &options,
            CommCost &cost, Choices &choices)
       : function(function), options(options), cost(cost), choices(choices),
-        members(module, function), foreign(module->hasAttr("comm.hlo_source")) {
-  }
+        members(module, function), foreign(module->hasAttr("comm.hlo_source")),
+        explaining(explains(module)) {}
   void run();
 
   int64_t buckets = 0, joined = 0;
@@ -109,6 +109,8 @@ private:
   Key keyOf(IssueView view);
   uint64_t marksOf(Operation &op);
   void refuse(IssueView view, StringRef reason, const Twine &keys = "") {
+    if (!explaining)
+      return;
     explain(function, view.op->getLoc(), "comm-bucket",
             ("keep-" + stringifyCollectiveKind(view.kind())).str(), reason,
             "domain=@" + view.op.getCollectiveDomain().getValue() +
@@ -130,7 +132,8 @@ private:
   CommCost &cost;
   Choices &choices;
   Members members;
-  bool foreign;
+  bool foreign;    ///< the module came from HLO
+  bool explaining; ///< somebody reads the reasons
   Fences fences;
   /// Members that went into a bucket, waits before their starts. The walk over
   /// the block may stand on one, so they go when it is over.
@@ -753,6 +756,8 @@ struct BucketPass : public concord::impl::CommBucketBase<BucketPass> {
     }
     if (failed(choices.finish()))
       return signalPassFailure();
+    if (!made)
+      markAllAnalysesPreserved();
     if (made && module->hasAttr("comm.hlo_source"))
       module->setAttr("comm.hlo_rewritten", UnitAttr::get(&getContext()));
   }

@@ -90,16 +90,16 @@ private:
   /// One tensor.empty per user, a start and its wait counting as one. CSE makes
   /// one of all that have the same type, and the analysis would then weigh
   /// every write of the program against every other.
-  void splitEmpty() {
+  void splitEmpty(ArrayRef<tensor::EmptyOp> empties) {
     SmallVector<tensor::EmptyOp> shared;
-    module.walk([&](tensor::EmptyOp op) {
+    for (tensor::EmptyOp op : empties) {
       bool carried = llvm::any_of(op->getUsers(), [](Operation *user) {
         auto wait = dyn_cast<comm::WaitOp>(user);
         return wait && !wait.getStart();
       });
       if (!op->hasOneUse() && !op->use_empty() && !carried)
         shared.push_back(op);
-    });
+    }
     for (tensor::EmptyOp op : shared) {
       llvm::MapVector<Operation *, SmallVector<OpOperand *>> users;
       for (OpOperand &use : op->getUses()) {
@@ -121,15 +121,14 @@ private:
   /// analysis weighs every write into such a tensor against every read of it,
   /// for each part anew. Nothing else ever sees the buffer, so there is nothing
   /// to find out; and producers that were given their place in it keep it.
-  void partsToBuffers() {
+  void partsToBuffers(ArrayRef<tensor::InsertSliceOp> inserts) {
     SmallVector<tensor::InsertSliceOp> ends;
-    module.walk([&](tensor::InsertSliceOp op) {
+    for (tensor::InsertSliceOp op : inserts)
       if (llvm::none_of(op->getUsers(), [&](Operation *user) {
             auto next = dyn_cast<tensor::InsertSliceOp>(user);
             return next && next.getDest() == op.getResult();
           }))
         ends.push_back(op);
-    });
     for (tensor::InsertSliceOp end : ends)
       partsToBuffer(end);
   }
@@ -266,7 +265,7 @@ private:
   /// What a loop carries, or a branch yields, is dense: a slice would give the
   /// buffer of all rounds, or of both arms, a layout that is only known at run
   /// time.
-  void carryDense(ModuleOp module) {
+  void carryDense(ArrayRef<Operation *> carriers) {
     auto densify = [](OpOperand &operand) {
       auto type = dyn_cast<RankedTensorType>(operand.get().getType());
       if (!type || !type.hasStaticShape() || !isSlice(operand.get()))
@@ -276,11 +275,9 @@ private:
           builder, operand.getOwner()->getLoc(), type, ValueRange(),
           operand.get()));
     };
-    module.walk([&](Operation *op) {
-      if (isa<scf::ForOp, scf::WhileOp, scf::YieldOp, scf::ConditionOp>(op))
-        for (OpOperand &operand : op->getOpOperands())
-          densify(operand);
-    });
+    for (Operation *op : carriers)
+      for (OpOperand &operand : op->getOpOperands())
+        densify(operand);
   }
 
   /// Values that may lie where the used one does, one step on.
@@ -475,9 +472,21 @@ private:
     // What a loop hands on in a new buffer is settled by comm-plan-workspace.
     options.allowReturnAllocsFromLoops = true;
     bufferization::BufferizationState state;
-    carryDense(module);
-    partsToBuffers();
-    splitEmpty();
+    SmallVector<Operation *> carriers;
+    SmallVector<tensor::InsertSliceOp> inserts;
+    SmallVector<tensor::EmptyOp> empties;
+    module.walk([&](Operation *op) {
+      if (auto empty = dyn_cast<tensor::EmptyOp>(op))
+        empties.push_back(empty);
+      else if (auto insert = dyn_cast<tensor::InsertSliceOp>(op))
+        inserts.push_back(insert);
+      else if (isa<scf::ForOp, scf::WhileOp, scf::YieldOp, scf::ConditionOp>(
+                   op))
+        carriers.push_back(op);
+    });
+    carryDense(carriers);
+    partsToBuffers(inserts);
+    splitEmpty(empties);
     straight = bufferizesInPlace(module, options);
     if (straight) {
       writeToDestinations(module, partViews);

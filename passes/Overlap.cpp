@@ -155,6 +155,14 @@ void BlockScheduler::use(Value value, Node &node, uint32_t index) {
 }
 
 void BlockScheduler::build() {
+  auto size = static_cast<unsigned>(block.getOperations().size());
+  problem.nodes.reserve(size);
+  problem.bytes.reserve(size);
+  problem.outlives.reserve(size);
+  ops.reserve(size);
+  waits.reserve(size);
+  nodeOf.reserve(size);
+  bufferOf.reserve(size);
   for (Operation &op : block.without_terminator()) {
     if (isFree(&op)) {
       unplaced.insert(&op);
@@ -191,6 +199,8 @@ void BlockScheduler::build() {
     } else {
       node.seconds = cost.compute(&op);
     }
+    node.needs.reserve(op.getNumOperands());
+    node.reads.reserve(op.getNumOperands());
     for (Value operand : op.getOperands())
       use(operand, node, index);
     if (op.getNumRegions()) {

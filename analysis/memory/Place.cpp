@@ -157,6 +157,9 @@ private:
     rule = name;
   }
   void inTime(bool backwards, const char *name);
+  template <typename Time>
+  std::vector<Index> byTime(const std::vector<Buffer> &list,
+                            const Time &timeOf) const;
   int64_t countPairs() const;
   void listPairs();
   template <typename Before> void inOrder(const char *name, Before before);
@@ -199,22 +202,39 @@ Part::Part(std::vector<Buffer> given, int64_t bound)
     unit = std::gcd(unit, buffer.bytes);
 }
 
+/// All buffers by a time of theirs, those of one time in their order.
+template <typename Time>
+std::vector<Index> Part::byTime(const std::vector<Buffer> &list,
+                                const Time &timeOf) const {
+  std::vector<size_t> next(static_cast<size_t>(times) + 1, 0);
+  for (const Buffer &buffer : list)
+    ++next[static_cast<size_t>(timeOf(buffer)) + 1];
+  std::partial_sum(next.begin(), next.end(), next.begin());
+  std::vector<Index> order(list.size());
+  for (Index i = 0; i < list.size(); ++i)
+    order[next[static_cast<size_t>(timeOf(list[i]))]++] = i;
+  return order;
+}
+
 void Part::inTime(bool backwards, const char *name) {
   std::vector<Buffer> seen = buffers;
   if (backwards)
     for (Buffer &buffer : seen)
       buffer = {times - 1 - buffer.last, times - 1 - buffer.first,
                 buffer.bytes};
-  std::vector<Index> byFirst(seen.size());
-  std::iota(byFirst.begin(), byFirst.end(), 0);
-  std::vector<Index> byLast = byFirst;
-  std::stable_sort(byFirst.begin(), byFirst.end(), [&](Index a, Index b) {
-    return std::make_pair(seen[a].first, -seen[a].bytes) <
-           std::make_pair(seen[b].first, -seen[b].bytes);
-  });
-  std::stable_sort(byLast.begin(), byLast.end(), [&](Index a, Index b) {
-    return seen[a].last < seen[b].last;
-  });
+  std::vector<Index> byFirst =
+      byTime(seen, [](const Buffer &b) { return b.first; });
+  // The larger ones first among those that begin together.
+  for (auto begin = byFirst.begin(), end = begin; begin != byFirst.end();
+       begin = end) {
+    while (end != byFirst.end() && seen[*end].first == seen[*begin].first)
+      ++end;
+    std::stable_sort(begin, end, [&](Index a, Index b) {
+      return seen[a].bytes > seen[b].bytes;
+    });
+  }
+  std::vector<Index> byLast =
+      byTime(seen, [](const Buffer &b) { return b.last; });
   std::vector<int64_t> at(seen.size());
   keep(placeInTime(seen, byFirst, byLast, at), at, name);
 }

@@ -25,6 +25,15 @@ using namespace concord::comm;
 
 namespace {
 
+/// The same operation with other operands and results; regions are none.
+Operation *createLike(RewriterBase &rewriter, Operation *op, TypeRange types,
+                      ValueRange operands) {
+  return rewriter.insert(Operation::create(
+      op->getLoc(), op->getName(), types, operands,
+      op->getDiscardableAttrDictionary(), op->getPropertiesStorage(),
+      /*successors=*/BlockRange(), /*numRegions=*/0));
+}
+
 /// Replaces tensors by their buffers, keeping attributes; results that are tied
 /// to outs become the outs' buffers.
 LogicalResult bufferizeByName(Operation *op, RewriterBase &rewriter,
@@ -45,15 +54,15 @@ LogicalResult bufferizeByName(Operation *op, RewriterBase &rewriter,
   }
   if (!changed)
     return success();
+  if (llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>)) {
+    rewriter.modifyOpInPlace(op, [&] { op->setOperands(operands); });
+    return success();
+  }
   SmallVector<Type> keptTypes;
   for (Value result : op->getResults())
     if (!isa<TensorType>(result.getType()))
       keptTypes.push_back(result.getType());
-
-  OperationState newState(op->getLoc(), op->getName(), operands, keptTypes,
-                          op->getAttrs());
-  newState.propertiesAttr = op->getPropertiesAsAttribute();
-  Operation *newOp = rewriter.create(newState);
+  Operation *newOp = createLike(rewriter, op, keptTypes, operands);
 
   SmallVector<Value> replacements;
   unsigned kept = 0, tied = 0;
@@ -175,12 +184,9 @@ struct WeightModel
     auto type = dyn_cast<RankedTensorType>(weight.getResult().getType());
     if (!type)
       return success();
-    OperationState newState(
-        op->getLoc(), op->getName(), ValueRange(),
-        TypeRange{MemRefType::get(type.getShape(), type.getElementType())},
-        op->getAttrs());
-    newState.propertiesAttr = op->getPropertiesAsAttribute();
-    Operation *newOp = rewriter.create(newState);
+    Operation *newOp = createLike(
+        rewriter, op, MemRefType::get(type.getShape(), type.getElementType()),
+        ValueRange());
     replaceOpWithBufferizedValues(rewriter, op, newOp->getResults());
     return success();
   }
@@ -250,10 +256,7 @@ struct ComputeModel
       buffers.push_back(*buffer);
     }
     operands.append(buffers);
-    OperationState newState(op->getLoc(), op->getName(), operands, keptTypes,
-                            op->getAttrs());
-    newState.propertiesAttr = op->getPropertiesAsAttribute();
-    Operation *newOp = rewriter.create(newState);
+    Operation *newOp = createLike(rewriter, op, keptTypes, operands);
     newOp->setAttr("destinations", rewriter.getI64IntegerAttr(
                                        static_cast<int64_t>(buffers.size())));
     unsigned kept = 0, written = 0;
