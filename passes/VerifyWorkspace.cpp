@@ -21,6 +21,8 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 
+#include <map>
+
 namespace concord {
 #define GEN_PASS_DEF_COMMVERIFYWORKSPACE
 #include "Passes.h.inc"
@@ -111,6 +113,34 @@ struct VerifyWorkspace
     return failure(result.wasInterrupted());
   }
 
+  /// Whether two views are live together and overlap. Those that are live lie
+  /// side by side, so that only the neighbours of a new one need a look.
+  static bool meet(ArrayRef<View> views) {
+    SmallVector<const View *> born;
+    for (const View &view : views)
+      if (view.begin != view.end)
+        born.push_back(&view);
+    SmallVector<const View *> dying = born;
+    llvm::sort(born, [](const View *a, const View *b) {
+      return a->life.first < b->life.first;
+    });
+    llvm::sort(dying, [](const View *a, const View *b) {
+      return a->life.last < b->life.last;
+    });
+    std::map<int64_t, int64_t> live; // begin -> end
+    size_t dead = 0;
+    for (const View *view : born) {
+      for (; dying[dead]->life.last < view->life.first; ++dead)
+        live.erase(dying[dead]->begin);
+      auto after = live.lower_bound(view->begin);
+      if ((after != live.end() && after->first < view->end) ||
+          (after != live.begin() && std::prev(after)->second > view->begin))
+        return true;
+      live.emplace_hint(after, view->begin, view->end);
+    }
+    return false;
+  }
+
   LogicalResult verifyViews(func::FuncOp function, Lifetimes &lifetimes) {
     if (!function.getNumArguments() || !function.getArgAttr(0, "comm.arena"))
       return success();
@@ -137,6 +167,8 @@ struct VerifyWorkspace
       views.push_back(
           {view, lifetimes.of(view.getResult()), *shift, *shift + bytes});
     }
+    if (!meet(views))
+      return success();
     // By place, so that only neighbours that overlap in space are compared.
     llvm::stable_sort(
         views, [](const View &a, const View &b) { return a.begin < b.begin; });
