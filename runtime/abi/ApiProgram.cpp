@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "abi/Api.h"
+#include "gate/Gate.h"
 #include "program/Program.h"
 
 #include <algorithm>
@@ -124,6 +125,10 @@ int32_t concord_program_unload(concord_program *program) {
                       one.name.c_str());
       return int32_t(CONCORD_OK);
     };
+    if (program->gated && context.gate && context.gate->busy())
+      return fail(CONCORD_ERROR_BUSY,
+                  "a thread waits for a turn or a slot of program '%s'",
+                  program->name.c_str());
     for (const concord_program *each : context.programs)
       for (const auto &other : each->others)
         if (other.get() == program)

@@ -528,7 +528,7 @@ void concord::rt::leaveJob(concord_context *context, bool counted) {
     leaveLog(*context);
   context->watchdog.reset();
   while (!context->programs.empty())
-    dropProgram(context->programs.back());
+    dropProgram(context->programs.front()); // those of other issuers follow it
   for (concord_pool *pool : context->pools)
     delete pool;
   for (concord_stream *stream : context->streams)

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -201,6 +202,9 @@ struct concord_context {
   concord::rt::IssueLog issues;
   concord::issuelog::Block *logBlock = nullptr; ///< null when off
   std::unique_ptr<concord::rt::Gate> gate;      ///< null: no plan loaded
+  /// The gate's mode before a program brought its plan, with which it goes;
+  /// none where the plan was loaded by itself.
+  std::optional<int> gateModeBefore;
 
   int groupDepth = 0;
   std::vector<concord::rt::Op *> groupOps;

@@ -176,4 +176,5 @@ void concord::rt::loadPlan(Context &context, const void *bytes, uint64_t size,
   agreeOnPlan(context, report, words, plan, "plan");
   context.gateMode = mode;
   context.gate = std::move(gate);
+  context.gateModeBefore.reset();
 }

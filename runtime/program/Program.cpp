@@ -613,7 +613,7 @@ concord::rt::loadProgram(Context &context, const char *path,
     throw;
   }
   if (gate) {
-    context.gateMode = mode;
+    context.gateModeBefore = std::exchange(context.gateMode, mode);
     context.gate = std::move(gate);
   }
   fillArguments(*program);
@@ -650,7 +650,15 @@ void concord::rt::dropProgram(concord_program *program) {
   for (void *block : program->heapBlocks)
     context.heap.release(block);
   void *library = program->library;
+  // A plan that programs brought goes with the last of them.
+  bool last = program->gated && context.gateModeBefore &&
+              std::none_of(context.programs.begin(), context.programs.end(),
+                           [](const auto *other) { return other->gated; });
   delete program;
   if (library)
     ::dlclose(library);
+  if (last) {
+    context.gate.reset();
+    context.gateMode = *std::exchange(context.gateModeBefore, std::nullopt);
+  }
 }

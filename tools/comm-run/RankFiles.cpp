@@ -138,6 +138,13 @@ RankStats readStats(const Job &job, const ProgramMeta &meta) {
   return stats;
 }
 
+size_t hostsOf(const RankStats &stats) {
+  std::set<std::string> hosts;
+  for (const std::string &text : stats.texts)
+    hosts.insert(json::parse(text).value("host", ""));
+  return hosts.size();
+}
+
 std::pair<double, double> healthOf(const RankStats &stats) {
   // Sites of the program: a barrier, then the two.
   double medians[2] = {};

@@ -52,6 +52,8 @@ RankStats readStats(const Job &job, const ProgramMeta &meta);
 /// (comm-health) over the rounds that had it, of their slowest ranks. Throws
 /// RankError where no round had.
 std::pair<double, double> healthOf(const RankStats &stats);
+/// Hosts that the ranks were on.
+size_t hostsOf(const RankStats &stats);
 
 /// Sort and pick: the median is the lower middle; p99 is the smallest value
 /// that 99 % of the steps do not exceed.

@@ -183,12 +183,6 @@ int runProgram(Options options) {
     throw Error(options.program +
                 ": has no health check; compile it with "
                 "--comm-pipeline=health=true, or give --health the model");
-  if (launched && meta.gate == "hold")
-    throw Error(options.program +
-                ": has several issuers on a rank, which only comm-run itself "
-                "starts (gate mode hold issues nothing that is not planned, so "
-                "outputs could not be gathered); run it without " +
-                launched->launcher);
   std::vector<InputSources> sources = resolveInputs(options, meta);
   std::vector<Entry> fills;
   if (std::string sizes = chooseSizes(options, sources, meta, fills);
@@ -252,7 +246,11 @@ int runProgram(Options options) {
     }
     if (options.health) {
       auto [small, large] = healthOf(stats);
-      if (judgeHealth(options, meta.world, small, large, 1 << 20, "-slot",
+      // Within a host and between hosts are two things.
+      size_t hosts = hostsOf(stats);
+      std::string where =
+          hosts > 1 ? "-slot-" + std::to_string(hosts) + "-hosts" : "-slot";
+      if (judgeHealth(options, meta.world, small, large, 1 << 20, where,
                       stats.health) != ExitOk)
         exitCode = ExitMismatch;
     }

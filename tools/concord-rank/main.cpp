@@ -34,6 +34,7 @@
 #include <thread>
 #include <time.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace concord::tools;
 using nlohmann::json;
@@ -230,8 +231,9 @@ private:
   std::string statistics();
   std::string traceText();
   void write();
-  void give(const void *data, uint64_t bytes);
+  void give(const std::string &data);
   std::vector<char> take(int32_t rank);
+  void unload();
   void gather();
 
   const JobFile &job;
@@ -540,8 +542,13 @@ std::string Runner::statistics() {
   info.struct_size = sizeof info;
   check(concord_program_info_query(program, &info));
   Memory memory = measureMemory(ownRank, ranks);
+  std::vector<concord_rank_entry> table(size_t(ranks), concord_rank_entry{});
+  for (concord_rank_entry &each : table)
+    each.struct_size = sizeof each;
+  check(concord_context_rank_table(context, table.data(), uint32_t(ranks)));
   json stats = {{"rank", ownRank},
                 {"world", ranks},
+                {"host", table[size_t(ownRank)].host},
                 {"program", info.name},
                 {"digest", info.digest},
                 {"pid", ::getpid()},
@@ -564,7 +571,7 @@ std::string Runner::statistics() {
         stats["health_ns"] = issuer.trace.durations();
     }
   }
-  return stats.dump() + "\n";
+  return stats.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 std::string Runner::traceText() {
@@ -589,15 +596,15 @@ std::string Runner::traceText() {
 void Runner::write() {
   if (job.gathers && ownRank != 0)
     return gather();
+  auto writeText = [](const std::string &file, const std::string &text) {
+    writeWhole(file, text.data(), text.size());
+  };
   for (const TensorFile &output : job.outputs) {
     Place place = find(false, output.name);
     void *data = nullptr;
     check(concord_program_output_data(place.program, place.index, &data));
     writeWhole(output.file, data, entry(false, place).local_bytes);
   }
-  auto writeText = [](const std::string &file, const std::string &text) {
-    writeWhole(file, text.data(), text.size());
-  };
   if (!job.statsFile.empty())
     writeText(job.statsFile, statistics());
   if (!job.traceFile.empty())
@@ -606,10 +613,12 @@ void Runner::write() {
     gather();
 }
 
-void Runner::give(const void *data, uint64_t bytes) {
+void Runner::give(const std::string &data) {
+  uint64_t bytes = data.size();
   check(concord_send(world, &bytes, 1, CONCORD_DTYPE_U64, 0, nullptr));
   if (bytes)
-    check(concord_send(world, data, bytes, CONCORD_DTYPE_U8, 0, nullptr));
+    check(
+        concord_send(world, data.data(), bytes, CONCORD_DTYPE_U8, 0, nullptr));
 }
 
 std::vector<char> Runner::take(int32_t rank) {
@@ -622,25 +631,35 @@ std::vector<char> Runner::take(int32_t rank) {
   return data;
 }
 
+/// Under hold only what the program has planned is issued; its results are
+/// taken, so it can go.
+void Runner::unload() {
+  issuers.clear();
+  check(concord_program_unload(std::exchange(program, nullptr)));
+}
+
 /// To rank 0, in the order in which it has the files: outputs, statistics,
 /// trace.
 void Runner::gather() {
   if (ownRank != 0) {
+    std::vector<std::string> results;
     for (const TensorFile &output : job.outputs) {
       Place place = find(false, output.name);
       void *data = nullptr;
       check(concord_program_output_data(place.program, place.index, &data));
-      give(data, entry(false, place).local_bytes);
+      results.emplace_back(static_cast<const char *>(data),
+                           entry(false, place).local_bytes);
     }
-    auto giveText = [&](const std::string &text) {
-      give(text.data(), text.size());
-    };
     if (!job.statsFile.empty())
-      giveText(statistics());
+      results.push_back(statistics());
     if (!job.traceFile.empty())
-      giveText(traceText());
+      results.push_back(traceText());
+    unload();
+    for (const std::string &each : results)
+      give(each);
     return;
   }
+  unload();
   for (int32_t rank = 1; rank < ranks && size_t(rank) < job.ranks.size();
        ++rank) {
     auto receive = [&](const std::string &file) {

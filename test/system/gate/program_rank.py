@@ -78,4 +78,17 @@ if errors:
     sys.stderr.write("".join(f"rank {context.rank}: {e}\n" for e in errors))
     sys.stderr.flush()
     os._exit(3)
+# The plan goes with its programs: what it does not have is issued again.
+everybody = context.communicator("everybody")
+try:
+    everybody.barrier()
+    refused = "nothing"
+except concord.ConcordError as error:
+    refused = error.name
+serving.close()
+everybody.barrier()
+print(f"rank {context.rank}: {refused} was refused, then gate {context.gate}", flush=True)
+# A context that is left takes what is loaded with it.
+context.load(sys.argv[1])
+context._programs.clear()
 context.close()

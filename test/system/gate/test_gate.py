@@ -127,6 +127,8 @@ def test_an_artefact_runs_with_both_issuers(artefact, tmp_path):
     assert ranks[0] == ranks[1] and ranks[0][0] == STEPS, output + errors
     assert 1 <= ranks[0][1] < STEPS // 5
     assert "gate hold" in output
+    for rank in (0, 1):
+        assert f"rank {rank}: CONCORD_ERROR_PLAN was refused, then gate check" in output
 
 
 @pytest.mark.parametrize("mode", ["off", "record", "check"])

@@ -641,6 +641,15 @@ void comms() {
   onStream.stream = stream;
   everyCollective(onStream);
   check(concord_comm_destroy(low), "destroy");
+  // Nobody can join what has met through MPI; all are told, and go on.
+  concord_unique_id id{};
+  check(concord_unique_id_create(&id), "unique id");
+  concord_comm *grown = nullptr;
+  if (concord_comm_grow(parity, ranks, &id, &grown) !=
+          CONCORD_ERROR_NOT_SUPPORTED ||
+      !std::strstr(concord_last_error(), "members on several hosts"))
+    wrong(std::string("grow: ") + concord_last_error());
+  everyCollective(caseOf(parity, members, kTypes[0], 3, false, false));
   check(concord_comm_destroy(parity), "destroy");
   // Many, one after the other: nothing is used up.
   for (int i = 0; i < 100; ++i) {

@@ -281,6 +281,48 @@ def test_a_model_on_one_host_by_mpirun(library, tmp_path):
     assert "ok: max abs err" in result.stdout
 
 
+STEP = """
+module attributes {comm.world = 4 : i64} {
+  comm.domain @tp groups([[0, 1, 2, 3]])
+  func.func @step(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf32> {
+    %0 = comm.all_reduce @tp sum ins(%x : tensor<64xf32>) outs(%o : tensor<64xf32>)
+           -> tensor<64xf32>
+    return %0 : tensor<64xf32>
+  }
+}
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("hosts", [(2, 2), (4,)])
+def test_health_is_a_slot_of_a_program_under_mpirun(library, hosts, tmp_path):
+    """Several issuers on a rank, between hosts: certified order, outputs and statistics
+    of all ranks at the one that speaks, and the same output as from comm-run."""
+    program, report = tmp_path / "p.mlir", tmp_path / "r.json"
+    program.write_text(STEP)
+    env = {"CONCORD_CACHE_DIR": str(tmp_path / "cache")}
+    alone(str(program), "--output-dir", str(tmp_path / "alone"), **env)
+    call = (COMM_RUN, str(program), "--health", "--repeat", "30", "--json", str(report),
+            "--expect", str(tmp_path / "alone"), "--rtol", "0", "--atol", "0")
+    result = mpirun(library, *call, hosts=hosts, **env)
+    assert result.returncode == 0, result.stdout
+    assert "stored as the baseline" in result.stdout
+    name = r"health-.*-4-slot-2-hosts\.json" if len(hosts) > 1 else r"health-.*-4-slot\.json"
+    stored = [path for path in (tmp_path / "cache").iterdir() if re.fullmatch(name, path.name)]
+    assert len(stored) == 1, list((tmp_path / "cache").iterdir())
+    found = json.loads(report.read_text())
+    base = json.loads(stored[0].read_text())
+    assert found["health"]["latency_us"] == base["latency_us"] > 0
+    assert [rank["rank"] for rank in found["ranks"]] == [0, 1, 2, 3]
+    for rank in found["ranks"]:
+        assert 0 < rank["issuers"]["health_program"] <= 31
+        assert rank["issuers"]["step_program"] == 31
+    # It has become slow: the exit status says so.
+    stored[0].write_text(json.dumps(dict(base, large_us=base["large_us"] / 1e5)))
+    result = mpirun(library, *call, "--tolerance", "900", hosts=hosts, **env)
+    assert result.returncode != 0 and "DEGRADED" in result.stdout, result.stdout
+
+
 @needs_compiler
 def test_wrong_numbers_of_ranks_are_named(tmp_path):
     if not has("openmpi"):
