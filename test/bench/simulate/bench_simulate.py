@@ -13,6 +13,13 @@ shapes, 1, 2 and 4 ranks on each: comm-bench measures the collectives over the l
 and a topology file states hosts, cores (one per host) and that calibration. Root and
 Open MPI; without them it says so and the part is left out.
 
+On one host the bandwidth of memory and the cores' speed may change by the minute, by what
+other machines do on the same hardware. So every program is measured between two
+calibrations and predicted by both; the prediction is the mean. Where the two differ by more
+than 15 % the host was not steady meanwhile, and the program is measured anew, between the
+second calibration and another one, up to four times. What is never steady is shown and not
+judged; at least two thirds have to be. Neither knows what was measured of the program.
+
 Floors, of each part: the median of |predicted / measured - 1| is at most 15 %, the
 worst 30 %. The control predicts every program with the costs of others (its
 computations and the sizes of its collectives shuffled among the programs): it must
@@ -39,6 +46,7 @@ from link import Link, LinkError, unavailable  # noqa: E402
 
 RATE, BYTES_PER_SECOND = "1gbit", 125e6
 MEDIAN, WORST = 0.15, 0.30
+STEADY, TURNS, JUDGED = 0.15, 4, 2 / 3
 UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
@@ -375,6 +383,22 @@ def measure(program, machine, folder, rounds, seconds, link=None):
     return statistics.median(report["programs"][0]["rounds"])
 
 
+def between_calibrations(before, calibrate_now, measure_now, predict_by):
+    """Measures between two calibrations until both predict the same within STEADY, at most
+    TURNS times. Returns the last calibration, the mean prediction, what was measured, the
+    turns, and whether it was steady. What was measured decides nothing."""
+    for turn in range(1, TURNS + 1):
+        measured = measure_now(before)
+        after = calibrate_now()
+        first, second = predict_by(before), predict_by(after)
+        mean = (first + second) / 2
+        steady = abs(first - second) <= STEADY * mean
+        before = after
+        if steady:
+            break
+    return after, mean, measured, turn, steady
+
+
 class Part:
     """Programs of one part, predicted and measured one by one; then the control."""
 
@@ -384,18 +408,32 @@ class Part:
         self.rounds, self.seconds = rounds, seconds
         self.programs, self.machines = [], []
         self.predicted, self.measured = [], []
+        self.skipped = 0
+
+    def measure(self, program, machine, link=None):
+        return measure(program, machine, self.folder, self.rounds, self.seconds, link)
+
+    def predict(self, program, machine, steps=None):
+        return predict(program.text(steps), machine, self.folder, program.overlaps)
 
     def add(self, program, machine, link=None):
+        predicted = self.predict(program, machine)
+        self.judge(program, machine, predicted, self.measure(program, machine, link))
+
+    def skip(self, program, predicted, measured):
+        print(f"  {program.name:30} predicted {predicted:9.1f} us  measured "
+              f"{measured:9.1f} us  not judged: the host was not steady in {TURNS} turns",
+              flush=True)
+        self.skipped += 1
+
+    def judge(self, program, machine, predicted, measured, note=""):
         self.programs.append(program)
         self.machines.append(machine)
-        predicted = predict(program.text(), machine, self.folder, program.overlaps)
-        measured = measure(program, machine, self.folder, self.rounds, self.seconds,
-                           link)
         self.predicted.append(predicted)
         self.measured.append(measured)
         kind = "" if program.real else "  timed wait"
         print(f"  {program.name:30} predicted {predicted:9.1f} us  measured "
-              f"{measured:9.1f} us  {predicted / measured - 1:+6.1%}{kind}", flush=True)
+              f"{measured:9.1f} us  {predicted / measured - 1:+6.1%}{kind}{note}", flush=True)
         self.table.add(program.name, predicted / measured - 1, "relative")
 
     def finish(self):
@@ -407,8 +445,14 @@ class Part:
                       p.ranks == program.ranks and
                       p.domains.keys() == program.domains.keys()]
             other = shuffle.choice(others) if others else program
-            shuffled.append(predict(program.text(other.steps), self.machines[i],
-                                    self.folder, program.overlaps))
+            shuffled.append(self.predict(program, self.machines[i], other.steps))
+
+        if self.skipped:
+            self.table.add(self.name + "judged", len(self.programs) /
+                           (len(self.programs) + self.skipped), "of the programs", JUDGED,
+                           at_most=False)
+        if not self.programs:
+            return
 
         def errors(predictions):
             return [abs(p / m - 1) for p, m in zip(predictions, self.measured)]
@@ -426,17 +470,34 @@ class Part:
 def one_host(table, options, folder, rounds, seconds):
     part = Part(table, "", folder, rounds, seconds)
     cores = len(os.sched_getaffinity(0))
-    machine, calibrations, at = options.calibration, [], None
+    measured_at = {}  # of each number of ranks, the last calibration
+
+    def calibrate_now(ranks):
+        measured_at[ranks] = calibrate(ranks, folder, 1 << 20)
+        path = os.path.join(folder, f"machine{ranks}_{len(os.listdir(folder))}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            # A grid communicates in groups of fewer ranks too.
+            json.dump(merge([measured_at[n] for n in sorted(measured_at) if n <= ranks]),
+                      file, indent=1)
+        return path
+
+    machine, at = options.calibration, None
     for program in sorted(programs(options.ranks, cores), key=lambda p: p.ranks):
-        # Right before its programs: where the system puts the ranks, and what else
-        # it does, changes by the minute.
-        if not options.calibration and program.ranks != at:
+        if options.calibration:
+            part.add(program, machine)
+            continue
+        if program.ranks != at:
             at = program.ranks
-            machine = os.path.join(folder, f"machine{at}.json")
-            calibrations.append(calibrate(at, folder, 1 << 20))
-            with open(machine, "w", encoding="utf-8") as file:
-                json.dump(merge(calibrations), file, indent=1)
-        part.add(program, machine)
+            machine = calibrate_now(at)
+        machine, predicted, measured, turns, steady = between_calibrations(
+            machine, lambda: calibrate_now(at),
+            lambda by, program=program: part.measure(program, by),
+            lambda by, program=program: part.predict(program, by))
+        if steady:
+            part.judge(program, machine, predicted, measured,
+                       f"  in turn {turns}" if turns > 1 else "")
+        else:
+            part.skip(program, predicted, measured)
     part.finish()
 
 
