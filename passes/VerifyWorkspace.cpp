@@ -118,8 +118,8 @@ struct VerifyWorkspace
   static bool meet(ArrayRef<View> views) {
     SmallVector<const View *> born;
     for (const View &view : views)
-      if (view.begin != view.end)
-        born.push_back(&view);
+      if (view.begin != view.end && view.life.first <= view.life.last)
+        born.push_back(&view); // what nobody uses never lives
     SmallVector<const View *> dying = born;
     llvm::sort(born, [](const View *a, const View *b) {
       return a->life.first < b->life.first;

@@ -32,3 +32,18 @@ module attributes {comm.world = 2 : i64} {
     return
   }
 }
+
+// -----
+
+// What nobody uses is never live, wherever it lies.
+module attributes {comm.world = 2 : i64} {
+  comm.domain @tp groups([[0, 1]])
+  func.func @unused(%arena: memref<64xi8> {comm.arena}, %x: memref<16xf32>) {
+    %c0 = arith.constant 0 : index
+    %a = memref.view %arena[%c0][] : memref<64xi8> to memref<16xf32>
+    %unused = memref.view %arena[%c0][] : memref<64xi8> to memref<8xf32>
+    comm.all_reduce @tp sum ins(%x : memref<16xf32>) outs(%a : memref<16xf32>)
+    comm.kernel "k" ins(%a : memref<16xf32>) outs(%x : memref<16xf32>)
+    return
+  }
+}
