@@ -54,7 +54,7 @@ for op in all_reduce broadcast; do
 done
 # Operands that peers cannot reach go through memory that they can.
 for op in all_reduce reduce_scatter all_gather all_to_all broadcast; do
-  "$bench" $op -n 2 -R 0 -b 8K -e 2M -f 256 --limits --iters 2 --rounds 1 -J "$out/limit.json" \
+  "$bench" $op -n 2 -R 0 -b 64K -e 1M -f 16 --limits --iters 2 --rounds 1 -J "$out/limit.json" \
     >"$out/limit.txt" || fail "limits of $op of malloc: $(cat "$out/limit.txt")"
   [ "$(grep -c '"limit_by":"staged' "$out/limit.json")" -eq 2 ] || fail "$op of malloc: rows without a limit"
 done
