@@ -15,13 +15,16 @@
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
 #include "common/Workspace.h"
+#include "concord/memory/Place.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 
-#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace concord {
 #define GEN_PASS_DEF_COMMVERIFYWORKSPACE
@@ -32,12 +35,6 @@ using namespace mlir;
 using namespace concord;
 
 namespace {
-
-struct View {
-  memref::ViewOp op;
-  Lifetime life;
-  int64_t begin, end;
-};
 
 struct VerifyWorkspace
     : public concord::impl::CommVerifyWorkspaceBase<VerifyWorkspace> {
@@ -113,34 +110,6 @@ struct VerifyWorkspace
     return failure(result.wasInterrupted());
   }
 
-  /// Whether two views are live together and overlap. Those that are live lie
-  /// side by side, so that only the neighbours of a new one need a look.
-  static bool meet(ArrayRef<View> views) {
-    SmallVector<const View *> born;
-    for (const View &view : views)
-      if (view.begin != view.end && view.life.first <= view.life.last)
-        born.push_back(&view); // what nobody uses never lives
-    SmallVector<const View *> dying = born;
-    llvm::sort(born, [](const View *a, const View *b) {
-      return a->life.first < b->life.first;
-    });
-    llvm::sort(dying, [](const View *a, const View *b) {
-      return a->life.last < b->life.last;
-    });
-    std::map<int64_t, int64_t> live; // begin -> end
-    size_t dead = 0;
-    for (const View *view : born) {
-      for (; dying[dead]->life.last < view->life.first; ++dead)
-        live.erase(dying[dead]->begin);
-      auto after = live.lower_bound(view->begin);
-      if ((after != live.end() && after->first < view->end) ||
-          (after != live.begin() && std::prev(after)->second > view->begin))
-        return true;
-      live.emplace_hint(after, view->begin, view->end);
-    }
-    return false;
-  }
-
   LogicalResult verifyViews(func::FuncOp function, Lifetimes &lifetimes) {
     if (!function.getNumArguments() || !function.getArgAttr(0, "comm.arena"))
       return success();
@@ -150,7 +119,9 @@ struct VerifyWorkspace
       return function.emitError("its arena of ")
              << size << " bytes is over the limit of " << *limit << " ("
              << kMemoryLimit << ")";
-    SmallVector<View> views;
+    SmallVector<memref::ViewOp> views;
+    std::vector<memory::Buffer> buffers;
+    std::vector<int64_t> offsets;
     for (Operation *user : arena.getUsers()) {
       auto view = dyn_cast<memref::ViewOp>(user);
       if (!view)
@@ -164,30 +135,28 @@ struct VerifyWorkspace
         bytes = most.getInt();
       if (*shift < 0 || *shift + bytes > size)
         return view.emitOpError() << "leaves the arena of " << size << " bytes";
-      views.push_back(
-          {view, lifetimes.of(view.getResult()), *shift, *shift + bytes});
+      Lifetime life = lifetimes.of(view.getResult());
+      views.push_back(view);
+      buffers.push_back({life.first, life.last, bytes});
+      offsets.push_back(*shift);
     }
-    if (!meet(views))
+    auto pair = memory::findOverlap(buffers, offsets);
+    if (!pair)
       return success();
-    // By place, so that only neighbours that overlap in space are compared.
-    llvm::stable_sort(
-        views, [](const View &a, const View &b) { return a.begin < b.begin; });
-    for (size_t i = 0; i < views.size(); ++i)
-      for (size_t j = i + 1; j < views.size() && views[j].begin < views[i].end;
-           ++j) {
-        if (!views[i].life.overlaps(views[j].life) ||
-            views[j].begin == views[j].end)
-          continue;
-        InFlightDiagnostic diagnostic =
-            views[j].op.emitOpError()
-            << "overlaps a buffer that is live at the same time (bytes "
-            << views[j].begin << " to " << views[j].end << ")";
-        diagnostic.attachNote(views[i].op.getLoc())
-            << "the other one has bytes " << views[i].begin << " to "
-            << views[i].end;
-        return diagnostic;
-      }
-    return success();
+    auto [one, other] = *pair;
+    if (offsets[other] < offsets[one])
+      std::swap(one, other);
+    auto bytes = [&](size_t i) {
+      return std::to_string(offsets[i]) + " to " +
+             std::to_string(offsets[i] + buffers[i].bytes);
+    };
+    InFlightDiagnostic diagnostic =
+        views[other].emitOpError()
+        << "overlaps a buffer that is live at the same time (bytes "
+        << bytes(other) << ")";
+    diagnostic.attachNote(views[one].getLoc())
+        << "the other one has bytes " << bytes(one);
+    return diagnostic;
   }
 
   void runOnOperation() override {

@@ -636,26 +636,50 @@ Placement place(const std::vector<Buffer> &buffers, int64_t work) {
   return result;
 }
 
+std::optional<std::pair<size_t, size_t>>
+findOverlap(const std::vector<Buffer> &buffers,
+            const std::vector<int64_t> &offsets) {
+  // In the order of their beginning: up to the first overlap what is live lies
+  // side by side, so that only the neighbours of a new buffer need a look.
+  std::vector<size_t> born;
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (buffers[i].bytes && buffers[i].first <= buffers[i].last)
+      born.push_back(i);
+  std::vector<size_t> dying = born;
+  std::stable_sort(born.begin(), born.end(), [&](size_t a, size_t b) {
+    return buffers[a].first < buffers[b].first;
+  });
+  std::stable_sort(dying.begin(), dying.end(), [&](size_t a, size_t b) {
+    return buffers[a].last < buffers[b].last;
+  });
+  std::map<int64_t, size_t> live; // by offset
+  auto dead = dying.begin();
+  for (size_t i : born) {
+    for (; buffers[*dead].last < buffers[i].first; ++dead)
+      live.erase(offsets[*dead]);
+    auto after = live.lower_bound(offsets[i]);
+    if (after != live.end() && after->first < offsets[i] + buffers[i].bytes)
+      return std::minmax(i, size_t(after->second));
+    if (after != live.begin())
+      if (size_t before = std::prev(after)->second;
+          offsets[before] + buffers[before].bytes > offsets[i])
+        return std::minmax(i, size_t(before));
+    live.emplace_hint(after, offsets[i], i);
+  }
+  return std::nullopt;
+}
+
 std::string verify(const std::vector<Buffer> &buffers,
                    const Placement &placement) {
   if (placement.offsets.size() != buffers.size())
     return "not one offset for each buffer";
-  std::vector<size_t> order(buffers.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return placement.offsets[a] < placement.offsets[b];
-  });
-  for (size_t i = 0; i < order.size(); ++i) {
-    size_t a = order[i];
-    int64_t end = placement.offsets[a] + buffers[a].bytes;
-    if (placement.offsets[a] < 0 || end > placement.bytes)
-      return "buffer " + std::to_string(a) + " leaves the arena";
-    for (size_t j = i + 1;
-         j < order.size() && placement.offsets[order[j]] < end; ++j)
-      if (buffers[order[j]].bytes && buffers[a].meets(buffers[order[j]]))
-        return "buffers " + std::to_string(a) + " and " +
-               std::to_string(order[j]) + " overlap";
-  }
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (placement.offsets[i] < 0 ||
+        placement.offsets[i] + buffers[i].bytes > placement.bytes)
+      return "buffer " + std::to_string(i) + " leaves the arena";
+  if (auto pair = findOverlap(buffers, placement.offsets))
+    return "buffers " + std::to_string(pair->first) + " and " +
+           std::to_string(pair->second) + " overlap";
   return "";
 }
 

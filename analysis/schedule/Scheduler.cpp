@@ -307,10 +307,15 @@ void Scheduler::runNode(uint32_t n) {
                      std::max(begins[other], now);
     hiddenCompute[other] += std::max(0.0, overlap);
   }
+  readyAhead.erase(n);
+  complete(n);
+}
+
+void Scheduler::complete(uint32_t n) {
+  const Node &node = problem.nodes[n];
   now += node.seconds;
   busy += node.seconds;
   state[n] = State::Done;
-  readyAhead.erase(n);
   issued(n);
   finish(n);
   for (uint32_t b : node.reads)
@@ -462,15 +467,7 @@ Schedule Scheduler::run() {
       result.actions.push_back({Action::Kind::Start, n});
       result.actions.push_back({Action::Kind::Wait, n});
       birth(n);
-      now += node.seconds;
-      busy += node.seconds;
-      state[n] = State::Done;
-      issued(n);
-      finish(n);
-      for (uint32_t b : node.reads)
-        settle(b);
-      for (uint32_t b : node.writes)
-        settle(b);
+      complete(n);
       ++cursor;
       continue;
     }

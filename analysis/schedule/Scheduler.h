@@ -94,8 +94,9 @@ private:
   };
 
   bool ready(uint32_t n) const { return missing[n] == 0 && held[n] == 0; }
-  void finish(uint32_t n); ///< results exist
-  void issued(uint32_t n); ///< others may be issued now
+  void finish(uint32_t n);   ///< results exist
+  void complete(uint32_t n); ///< the core has done it
+  void issued(uint32_t n);   ///< others may be issued now
   void noteReady(uint32_t n);
   void runNode(uint32_t n);
   void start(uint32_t n);

@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "comm/Comm.h"
+#include "concord/memory/Place.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OpImplementation.h"
@@ -18,9 +19,8 @@
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/StringExtras.h"
 
-#include <map>
 #include <optional>
-#include <set>
+#include <vector>
 
 using namespace mlir;
 using namespace concord::comm;
@@ -323,38 +323,12 @@ LogicalResult ArenaOp::verify() {
     if (getFirst()[i] > getLast()[i])
       return emitOpError() << "buffer " << i << " dies before it is born";
   }
-  // In the order of first use; what is live lies side by side, so that only the
-  // neighbours of a new buffer need a look.
-  ArrayRef<int64_t> offsets = getOffsets(), sizes = getSizes(),
-                    first = getFirst(), last = getLast();
-  SmallVector<size_t> order;
+  std::vector<concord::memory::Buffer> buffers(count);
   for (size_t i = 0; i < count; ++i)
-    if (sizes[i] != 0)
-      order.push_back(i);
-  SmallVector<size_t> dying = order; // by last use
-  llvm::stable_sort(order,
-                    [&](size_t a, size_t b) { return first[a] < first[b]; });
-  llvm::stable_sort(dying,
-                    [&](size_t a, size_t b) { return last[a] < last[b]; });
-  std::map<int64_t, size_t> live; // by offset
-  const size_t *dead = dying.begin();
-  for (size_t i : order) {
-    for (; last[*dead] < first[i]; ++dead)
-      live.erase(offsets[*dead]);
-    auto after = live.lower_bound(offsets[i]);
-    std::optional<size_t> other;
-    if (after != live.end() && after->first < offsets[i] + sizes[i])
-      other = after->second;
-    else if (after != live.begin())
-      if (size_t before = std::prev(after)->second;
-          offsets[before] + sizes[before] > offsets[i])
-        other = before;
-    if (other)
-      return emitOpError() << "buffers " << std::min(i, *other) << " and "
-                           << std::max(i, *other)
-                           << " are live together and overlap";
-    live.emplace(offsets[i], i);
-  }
+    buffers[i] = {getFirst()[i], getLast()[i], getSizes()[i]};
+  if (auto pair = concord::memory::findOverlap(buffers, getOffsets().vec()))
+    return emitOpError() << "buffers " << pair->first << " and " << pair->second
+                         << " are live together and overlap";
   return success();
 }
 

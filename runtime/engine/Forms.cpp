@@ -25,7 +25,7 @@ void concord::rt::noteForm(const Op &op) {
                    : op.anyStaged ? Form::Staged
                                   : Form::Direct,
                    op.payload,
-                   op.form != Form::Automatic,
+                   op.form,
                    op.measured,
                    op.inlined,
                    op.across || op.anyStaged,
@@ -43,8 +43,11 @@ std::string concord::rt::formOf(const Comm &comm) {
                      " (" + formMeaning(last.form) + "), because ";
   if (last.hosts)
     return text + spanReason(comm);
-  if (last.asked)
+  if (last.asked == last.form)
     return text + "CONCORD_ALGORITHM says so";
+  if (last.asked != Form::Automatic)
+    text += std::string("CONCORD_ALGORITHM says ") + formText(last.asked) +
+            ", which is not possible: ";
   if (last.measured && (last.inlined || last.form == Form::Direct))
     return text + "of flat and direct it costs less by the calibration";
   switch (last.form) {
@@ -64,7 +67,10 @@ std::string concord::rt::formOf(const Comm &comm) {
       text += "; stores go past the caches";
     return text;
   case Form::Staged:
-    return text + "an operand of some member is outside the heap";
+    text += "an operand of some member is outside the heap";
+    if (last.asked == Form::SingleCopy)
+      text += ", and ranks cannot read each other's memory (process_vm_readv)";
+    return text;
   case Form::SingleCopy:
     return text +
            "operands are outside the heap and at least "

@@ -184,9 +184,9 @@ struct Prepared {
 struct LastForm {
   Kind kind = Kind::Barrier;
   Form form = Form::Automatic;
-  uint64_t bytes = 0;    ///< of this member's input
-  bool asked = false;    ///< by CONCORD_ALGORITHM
-  bool measured = false; ///< by CONCORD_CALIBRATION
+  uint64_t bytes = 0;           ///< of this member's input
+  Form asked = Form::Automatic; ///< by CONCORD_ALGORITHM
+  bool measured = false;        ///< by CONCORD_CALIBRATION
   bool inlined = false, foreign = false, cold = false, streamed = false;
   bool shared = false, exchange = false, outnumbered = false;
   bool hosts = false;   ///< between hosts

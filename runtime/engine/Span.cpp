@@ -273,7 +273,7 @@ Progress complete(Op &op) {
   comm.last.bytes = op.payload;
   comm.last.inlined = op.inlined;
   comm.last.hosts = true;
-  comm.last.asked = op.askedFor;
+  comm.last.asked = op.askedFor ? op.form : Form::Automatic;
   comm.last.whole = wholeBytes(op);
   comm.last.divides = dividesAmongHosts(op.request);
   comm.span->step = Span::Step::Connect;

@@ -158,7 +158,7 @@ std::string concord::rt::spanReason(const Comm &comm) {
   const Link &link = comm.context->link;
   std::string text =
       "the members are on " + std::to_string(span.numHosts()) + " hosts, and ";
-  if (last.asked)
+  if (last.asked != Form::Automatic)
     return text + "CONCORD_ALGORITHM says so";
   if (last.inlined)
     return text + "payloads of up to " + std::to_string(kSpanInline) +

@@ -42,6 +42,13 @@ PASSES = ["--comm-simplify", "--comm-bucket", "--comm-overlap", "--comm-order",
 DIMS = {"batch": 1, "seq": 8, "past": 4}
 
 
+def allocator():
+    """The allocator that comm-opt is linked with; "" where it is the C library's."""
+    libraries = call(["ldd", tool("comm-opt")]).stdout
+    found = re.search(r"libjemalloc\S* => (\S+)", libraries)
+    return found[1] if found else ""
+
+
 def timed(command):
     """(seconds of the command and its children on a core, all that it said)"""
     begin = os.times()
@@ -56,12 +63,14 @@ def opt(*options):
 
 
 def mlir_opt(path):
-    """Upstream's tool of the version that is built against, with our dialects."""
+    """Upstream's tool of the version that is built against, with our dialects and
+    comm-opt's allocator."""
+    preload = ["env", f"LD_PRELOAD={allocator()}"] if allocator() else []
     for name in ("mlir-opt-22", "/usr/lib/llvm-22/bin/mlir-opt", "mlir-opt"):
-        tool = shutil.which(name)
-        if tool:
+        found = shutil.which(name)
+        if found:
             plugin = os.path.join(BIN, "..", "lib", "ConcordPlugin.so")
-            return [tool, f"--load-dialect-plugin={plugin}", path, "-canonicalize",
+            return [*preload, found, f"--load-dialect-plugin={plugin}", path, "-canonicalize",
                     "-cse", "-o", "/dev/null"]
     raise Failed("no mlir-opt 22; install mlir-22-tools")
 

@@ -183,5 +183,42 @@ TEST(Place, VerifyFindsWhatIsWrong) {
   EXPECT_EQ(verify(buffers, p), "not one offset for each buffer");
 }
 
+/// As comparing all pairs says, with buffers that never live or are empty.
+TEST(FindOverlap, AsAllPairsSay) {
+  std::mt19937 random(1);
+  auto upTo = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
+  int found = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<Buffer> buffers;
+    std::vector<int64_t> offsets;
+    for (int64_t n = upTo(9); n >= 0; --n) {
+      int64_t first = upTo(12);
+      buffers.push_back({first, first + upTo(5) - 1, upTo(4)});
+      offsets.push_back(upTo(24));
+    }
+    auto clash = [&](size_t a, size_t b) {
+      return buffers[a].bytes && buffers[b].bytes &&
+             buffers[a].first <= buffers[a].last &&
+             buffers[b].first <= buffers[b].last &&
+             buffers[a].meets(buffers[b]) &&
+             offsets[a] < offsets[b] + buffers[b].bytes &&
+             offsets[b] < offsets[a] + buffers[a].bytes;
+    };
+    bool any = false;
+    for (size_t b = 0; b < buffers.size(); ++b)
+      for (size_t a = 0; a < b; ++a)
+        any |= clash(a, b);
+    auto pair = findOverlap(buffers, offsets);
+    ASSERT_EQ(pair.has_value(), any) << round;
+    if (!pair)
+      continue;
+    ++found;
+    EXPECT_LT(pair->first, pair->second);
+    EXPECT_TRUE(clash(pair->first, pair->second)) << round;
+  }
+  EXPECT_GT(found, 300);
+  EXPECT_LT(found, 2700);
+}
+
 } // namespace
 } // namespace concord::memory

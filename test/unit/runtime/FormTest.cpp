@@ -22,6 +22,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <sys/uio.h>
+#include <unistd.h>
 
 using namespace concord::test;
 
@@ -39,6 +41,16 @@ std::string lastForm(const Rank &rank) {
   char text[600];
   EXPECT_OK(concord_comm_last_form(rank.world, text, sizeof text));
   return text;
+}
+
+/// The form that the ranks have for one that is asked for: an emulator may not
+/// let them read each other's memory.
+std::string having(const std::string &form) {
+  uint64_t from = 1, to = 0;
+  iovec here{&to, sizeof to}, there{&from, sizeof from};
+  bool reads = ::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) ==
+               ssize_t(sizeof to);
+  return form == "single_copy" && !reads ? "staged" : form;
 }
 
 float valueOf(int rank, uint64_t i) { return float((rank * 7 + i * 3) % 11); }
@@ -59,7 +71,8 @@ void runKinds(const Rank &rank, float *in, float *out, uint64_t count,
     std::memset(out, 0x5a, elements * n * sizeof(float));
   };
   auto taken = [&] {
-    EXPECT_NE(lastForm(rank).find(": " + form + " ("), std::string::npos)
+    EXPECT_NE(lastForm(rank).find(": " + having(form) + " ("),
+              std::string::npos)
         << lastForm(rank);
   };
   int type = CONCORD_DTYPE_F32, add = CONCORD_REDUCTION_SUM;

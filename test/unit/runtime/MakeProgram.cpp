@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
   };
   std::string meta =
       "{\"abi\":1,\"phase\":\"lowered\",\"name\":\"test\",\"world\":2,"
-      "\"mesh\":[[\"tp\",2]],\"target_cpu\":\"x86-64-v2\",\"digest\":\"" +
+      "\"mesh\":[[\"tp\",2]],\"target_cpu\":\"" TEST_CPU "\",\"digest\":\"" +
       toHex(digest(plan)) +
       "\",\"weights\":\"test.weights\",\"arena_bytes\":4096,"
       "\"arena_align\":64,\"inputs\":[" +

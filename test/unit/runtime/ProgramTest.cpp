@@ -225,8 +225,10 @@ TEST_F(Programs, WrongWorldAbiAndCpu) {
   refused("world.so", "world.so", CONCORD_ERROR_WRONG_WORLD, "3 ranks");
   patched("abi.so", "\"abi\":1", "\"abi\":9");
   refused("abi.so", "abi.so", CONCORD_ERROR_VERSION_MISMATCH, "version 9");
-  patched("cpu.so", "x86-64-v2", "x86-64-v9");
-  refused("cpu.so", "cpu.so", CONCORD_ERROR_WRONG_CPU, "x86-64-v9");
+  std::string other = TEST_CPU;
+  other.back() = '9';
+  patched("cpu.so", TEST_CPU, other);
+  refused("cpu.so", "cpu.so", CONCORD_ERROR_WRONG_CPU, other);
 }
 
 // Issuers that have an order are in test/system/gate.

@@ -15,7 +15,9 @@
 #define CONCORD_MEMORY_PLACE_H
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace concord::memory {
@@ -52,6 +54,13 @@ constexpr int64_t kPlaceWork = 60'000'000;
 /// sums of sizes, so sizes that are multiples of an alignment give aligned
 /// offsets.
 Placement place(const std::vector<Buffer> &buffers, int64_t work = kPlaceWork);
+
+/// Two buffers, the first with the lower number, that are live together and
+/// overlap at `offsets` >= 0; buffers that never live (first > last) or have no
+/// bytes meet none. Near-linear.
+std::optional<std::pair<size_t, size_t>>
+findOverlap(const std::vector<Buffer> &buffers,
+            const std::vector<int64_t> &offsets);
 
 /// Checks a placement independently. Returns what is wrong, or "".
 std::string verify(const std::vector<Buffer> &buffers,
