@@ -64,6 +64,14 @@ inline std::string endText(const HostWait &wait) {
   return (wait.died ? "has died of " : "has thrown ") + wait.function;
 }
 
+/// Where a host is, or how it ended.
+inline std::string hostText(const HostWait &wait) {
+  if (wait.kind == HostWait::Kind::Exception)
+    return endText(wait) + (wait.via.empty() ? "" : " in " + wait.via);
+  return std::string(waitName(wait.kind)) + " (" + wait.function +
+         (wait.via.empty() ? "" : ", called from " + wait.via) + ")";
+}
+
 class Numbering {
 public:
   Numbering(const Job &job, Diagnosis &out, bool trustStarted)
