@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Emit.h"
+#include "MicroBatches.h"
 #include "Options.h"
 #include "Passes.h"
 #include "Report.h"
@@ -24,7 +25,6 @@
 #include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
-#include "common/Workspace.h"
 #include "concord/concord.h"
 #include "concord/stablehlo/Reader.h"
 #include "import/HloImport.h"
@@ -49,8 +49,6 @@
 #include "llvm/Support/ToolOutputFile.h"
 
 #include <csignal>
-
-#include <map>
 
 using namespace mlir;
 using namespace concord;
@@ -632,85 +630,6 @@ LogicalResult show(ModuleOp module, ArrayRef<Explanation> explanations) {
   return error.empty() ? success() : fail(error);
 }
 
-/// --micro-batches=auto: compiles copies with 1, 2, 4 and 8 parts, and takes
-/// the one whose predicted step is shortest. More parts have to gain enough to
-/// be worth their code. Parts hold less than the whole batch, so those under
-/// way together may hold what that does: 1.1 times its arena, where nothing is
-/// overlapped in it, else as much (it has grown by that already).
-LogicalResult chooseMicroBatches(ModuleOp module, PassManager &manager) {
-  constexpr double kLeastGain = 0.02;
-  MLIRContext *context = module.getContext();
-  int64_t chosen = 1, memory = 0;
-  std::map<int64_t, bool> within; ///< parts that `memory` is enough for
-  double least = 0;
-  std::string seconds;
-  for (int64_t parts : {1, 2, 4, 8}) {
-    OwningOpRef<ModuleOp> copy;
-    FailureOr<Prediction> prediction = failure();
-    // What needs more memory than that in itself is no worse for it.
-    for (bool limited : {true, false}) {
-      copy = module.clone();
-      for (StringRef name : {"comm.explain", "comm.explain_collect"})
-        (*copy)->removeAttr(name);
-      if (parts > 1)
-        (*copy)->setAttr("comm.micro_batches",
-                         Builder(context).getI64IntegerAttr(parts));
-      if (limited && !memory)
-        continue;
-      if (limited)
-        setMemoryLimit(*copy, memory);
-      // What cannot be cut like that is no candidate; 1 is, and says what is
-      // wrong below.
-      std::unique_ptr<ScopedDiagnosticHandler> quiet;
-      if (parts > 1)
-        quiet = std::make_unique<ScopedDiagnosticHandler>(
-            context, [](Diagnostic &) { return success(); });
-      if (succeeded(manager.run(*copy)))
-        prediction = predict(*copy, topologyOption, /*spans=*/false);
-      if (succeeded(prediction)) {
-        within[parts] = limited;
-        break;
-      }
-    }
-    if (failed(prediction)) {
-      if (parts == 1)
-        return failure();
-      seconds += " seconds_" + std::to_string(parts) + "=none";
-      continue;
-    }
-    if (parts == 1 && !memoryLimit(*copy)) {
-      bool overlaps = false;
-      (*copy)->walk([&](comm::StartOp) {
-        overlaps = true;
-        return WalkResult::interrupt();
-      });
-      for (auto arena : (*copy).getOps<comm::ArenaOp>())
-        memory = std::max(memory, static_cast<int64_t>(arena.getSize()));
-      if (!overlaps)
-        memory += memory / 10;
-    }
-    double time = prediction->result.seconds;
-    seconds += " seconds_" + std::to_string(parts) + "=" +
-               llvm::formatv("{0:e3}", time).str();
-    if (parts == 1 || time < least * (chosen == 1 ? 1 - kLeastGain : 1)) {
-      chosen = parts;
-      least = time;
-    }
-  }
-  explain(
-      module, module.getLoc(), "comm-partition", "micro-batches",
-      chosen > 1 ? "least-predicted-time" : "no-gain",
-      "parts=" + Twine(chosen) + seconds +
-          (memory ? " memory_bytes=" + std::to_string(memory) : std::string()));
-  if (chosen > 1) {
-    module->setAttr("comm.micro_batches",
-                    Builder(context).getI64IntegerAttr(chosen));
-    if (within[chosen])
-      setMemoryLimit(module, memory);
-  }
-  return success();
-}
-
 LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
   std::string error;
   CompileOptions options = collectCompileOptions(error);
@@ -803,7 +722,7 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
     if (manager.empty())
       return fail("--micro-batches=auto compares compiled programs; it needs "
                   "--comm-pipeline");
-    if (failed(chooseMicroBatches(*module, manager)))
+    if (failed(chooseMicroBatches(*module, manager, topologyOption)))
       return failure();
   }
   // The artefact needs the rest of the way, whatever was asked for before it.
