@@ -253,10 +253,20 @@ private:
       part.erase();
   }
 
+  /// A value apart from its shape.
+  static Value stripReshapes(Value value) {
+    while (Operation *op = value.getDefiningOp()) {
+      if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(
+              op))
+        break;
+      value = op->getOperand(0);
+    }
+    return value;
+  }
+
   /// Whether it is a slice, or may be one.
   static bool isSlice(Value value) {
-    while (auto cast = value.getDefiningOp<tensor::CastOp>())
-      value = cast.getSource();
+    value = stripReshapes(value);
     if (auto select = value.getDefiningOp<arith::SelectOp>())
       return isSlice(select.getTrueValue()) || isSlice(select.getFalseValue());
     return value.getDefiningOp<tensor::ExtractSliceOp>() != nullptr;
@@ -302,17 +312,6 @@ private:
                    user)) {
       aliases.insert(user->getResult(0));
     }
-  }
-
-  /// A value apart from its shape.
-  static Value stripReshapes(Value value) {
-    while (Operation *op = value.getDefiningOp()) {
-      if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(
-              op))
-        break;
-      value = op->getOperand(0);
-    }
-    return value;
   }
 
   /// Whether something that was computed at `empty` is read when the `result`,

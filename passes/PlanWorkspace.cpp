@@ -131,9 +131,12 @@ struct PlanWorkspace
           resolve(operand.get()) == argument)
         continue;
       if (!type || !type.hasStaticShape() || !type.getLayout().isIdentity())
-        return loop->emitOpError(
-            "cannot be planned: it carries a buffer whose shape or layout is "
-            "only known at run time; fix the dimension with --dim");
+        return loop->emitOpError("cannot be planned: it carries ")
+               << (type && type.hasStaticShape()
+                       ? "a view of a part of a buffer from round to round; "
+                         "copy it into a buffer of its own"
+                       : "a buffer whose shape is only known at run time; fix "
+                         "the dimension with --dim");
       builder.setInsertionPoint(loop);
       Value stays = memref::AllocOp::create(builder, loop->getLoc(), type);
       memref::CopyOp::create(builder, loop->getLoc(), init.get(), stays);

@@ -237,7 +237,7 @@ void Parser::skipNested(char stop1, char stop2) {
 std::string_view Parser::attributeValue() {
   skipBlanks(false);
   size_t from = pos;
-  skipNested(',', '\n');
+  skipNested(',', '}');
   size_t to = pos;
   while (to > from &&
          (text[to - 1] == ' ' || text[to - 1] == '\t' || text[to - 1] == '\r'))

@@ -72,13 +72,7 @@ void Builder::inlineFunction(const wire::Function &function, Node &node,
 
 void Builder::inlineBranch(const wire::Graph &branch, Node &node,
                            Scope &scope) {
-  Scope inner;
-  inner.graph = scope.graph;
-  inner.parent = &scope;
-  inner.opsets = scope.opsets;
-  inner.arguments = scope.arguments;
-  inner.prefix = node.name + "/";
-  inner.depth = scope.depth + 1;
+  Scope inner = innerScope(scope, node.name + "/");
   readInitializers(branch, inner);
   buildNodes(branch.node(), inner);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -148,6 +142,8 @@ void Builder::buildIf(const wire::Node &proto, Node &node, Scope &scope) {
       std::optional<ValueId> id = lookup(inner, info.name());
       if (!id || *id == kNoValue)
         bad("a branch does not produce its result '" + info.name() + "'");
+      if (isSequence(*id))
+        bad("a branch yields a sequence of tensors; use tensors");
       graphs[b]->outputs.push_back(*id);
     }
     captures[b] = inner.captures;

@@ -24,9 +24,6 @@ namespace concord::onnx::detail {
 
 namespace {
 
-// Nested functions can double at every level; this many nodes is far above any
-// real model and soon reached by a hostile one.
-constexpr int64_t kMaxNodes = 1 << 18;
 constexpr int kMaxScopes = 64;
 
 std::string qualified(const std::string &domain, const std::string &op) {
@@ -86,11 +83,8 @@ std::string label(const wire::Node &node, int index) {
 const char *reasonUnsupported(const std::string &domain,
                               const std::string &op) {
   auto starts = [&](const char *text) { return op.rfind(text, 0) == 0; };
-  if (op == "Loop" || op == "Scan")
-    return "loops are not supported; export the model with the loop unrolled";
-  if (starts("Sequence") || op == "SplitToSequence" ||
-      op == "ConcatFromSequence")
-    return "sequences are not supported; use tensors";
+  if (op == "SequenceMap")
+    return "functions of a sequence are not supported; use tensors";
   if (starts("Optional"))
     return "optional values are not supported; use tensors";
   if (starts("String") || op == "RegexFullMatch")
@@ -184,23 +178,33 @@ std::optional<ValueId> Builder::lookup(Scope &scope, const std::string &name) {
   std::optional<ValueId> outer = lookup(*scope.parent, name);
   if (!outer || *outer == kNoValue || scope.parent->graph == scope.graph)
     return outer;
+  const ValueId id = capture(scope, *outer);
+  scope.names.emplace(name, id);
+  return id;
+}
+
+/// The value of the scope's graph that stands for one of its parent's.
+ValueId Builder::capture(Scope &scope, ValueId outer) {
+  if (isSequence(outer)) {
+    std::vector<ValueId> list = sequences[outer - kFirstSequence];
+    for (ValueId &element : list)
+      element = capture(scope, element);
+    return addSequence(std::move(list));
+  }
   for (const auto &[from, to] : scope.captures)
-    if (from == *outer)
+    if (from == outer)
       return to;
   // By copy: adding a value may move the storage a reference would be into.
-  const Value value = scope.parent->graph->values[*outer];
-  const bool computedToo = computed.count({scope.parent->graph, *outer}) > 0;
-  if (value.constant && !computedToo) {
-    const ValueId id = addConstant(*scope.graph, value.name, *value.constant);
-    scope.names.emplace(name, id);
-    return id;
-  }
+  const Value value = scope.parent->graph->values[outer];
+  const bool computedToo = computed.count({scope.parent->graph, outer}) > 0;
+  if (value.constant && !computedToo)
+    return addConstant(*scope.graph, value.name, *value.constant);
   const ValueId id = addValue(*scope.graph, value.name, value.type);
   if (computedToo) {
     scope.graph->values[id].constant = value.constant;
     computed.insert({scope.graph, id});
   }
-  scope.captures.emplace_back(*outer, id);
+  scope.captures.emplace_back(outer, id);
   return id;
 }
 
@@ -440,9 +444,13 @@ void Builder::readAttributes(const wire::Node &proto, Node &node,
       if (it == scope.arguments->end())
         continue; // not given to the function: the operator's own default
       value = it->second;
-    } else if (node.opType == "If" &&
+    } else if (node.domain.empty() &&
+               (node.opType == "If" || node.opType == "Loop" ||
+                node.opType == "Scan") &&
                (attribute.has_g() || attribute.graphs_size() > 0)) {
-      continue; // buildIf reads the branches
+      continue; // read when they are built
+    } else if (node.opType == "SequenceEmpty" && attribute.name() == "dtype") {
+      continue; // there is nothing of that type
     } else {
       value = readAttribute(attribute);
     }
@@ -553,10 +561,14 @@ void Builder::noteFold(const std::string &name,
     entry.emplace_back(tensor.type, hashOf(tensor));
 }
 
-void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
+void Builder::countNode() {
   if (++nodesBuilt > kMaxNodes)
     fail("more than " + std::to_string(kMaxNodes) +
-         " nodes after inlining functions");
+         " nodes after inlining functions and unrolling loops");
+}
+
+void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
+  countNode();
   Node node;
   node.name = uniqueNodeName(proto, index, scope);
   node.opType = proto.op_type();
@@ -581,6 +593,18 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
       node.domain + ":" + node.opType + ":" + proto.overload();
   const auto function = functions.find(functionKey);
   const bool isIf = node.domain.empty() && node.opType == "If";
+  static const std::set<std::string> structures = {"Loop",
+                                                   "Scan",
+                                                   "SequenceEmpty",
+                                                   "SequenceConstruct",
+                                                   "SequenceAt",
+                                                   "SequenceErase",
+                                                   "SequenceInsert",
+                                                   "SequenceLength",
+                                                   "SplitToSequence",
+                                                   "ConcatFromSequence"};
+  const bool isStructure =
+      node.domain.empty() && structures.count(node.opType) > 0;
   const OpDef *def = findOp(node.domain, node.opType);
   const bool mayBeFused =
       node.domain == "com.microsoft" ||
@@ -592,7 +616,8 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
                         : "unknown operator; express it with operators of "
                           "docs/onnx.md or add it as a model function"));
   };
-  if (function == functions.end() && !isIf && !def && !mayBeFused)
+  if (function == functions.end() && !isIf && !isStructure && !def &&
+      !mayBeFused)
     refuse();
   try {
     readAttributes(proto, node, scope);
@@ -610,10 +635,45 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
   } catch (const Error &error) {
     throw Error(nodePrefix(node) + error.what());
   }
+  // The second operand of a CastLike only has a type; values it is computed
+  // from would otherwise count as needed here.
+  if (node.domain.empty() && node.opType == "CastLike" &&
+      node.inputs.size() == 2 && node.inputs[1] != kNoValue &&
+      node.shardings.empty()) {
+    node.opType = "Cast";
+    node.attributes["to"] = static_cast<int64_t>(
+        dtypeToWire(scope.graph->values[node.inputs[1]].type.dtype));
+    node.inputs.resize(1);
+    def = findOp(node.domain, node.opType);
+  }
   // Trailing absent operands say nothing.
   while (!node.inputs.empty() && node.inputs.back() == kNoValue)
     node.inputs.pop_back();
 
+  if (function == functions.end()) {
+    try {
+      if (isStructure || node.opType == "Identity") {
+        if (node.opType == "Loop")
+          return buildLoop(proto, node, scope);
+        if (node.opType == "Scan")
+          return buildScan(proto, node, scope);
+        if (buildSequence(proto, node, scope))
+          return;
+      }
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        if (isSequence(node.inputs[i]))
+          throw Error("operand " + std::to_string(i) +
+                      " is a sequence of tensors, which this operator does "
+                      "not take");
+    } catch (const NeedsConstantInput &) {
+      throw;
+    } catch (const Error &error) {
+      // What is inside of a body has named itself.
+      if (std::string_view(error.what()).rfind(source.name, 0) == 0)
+        throw;
+      throw Error(nodePrefix(node) + error.what());
+    }
+  }
   if (function != functions.end() || (!isIf && !def)) {
     for (const std::string &name : proto.output())
       node.outputs.push_back(name.empty() ? kNoValue : 0);

@@ -397,6 +397,9 @@ void Builder::finishOutputs(const wire::Graph &proto, Scope &scope) {
     if (!id)
       fail("output '" + info.name() +
            "' is produced by no node; the model is incomplete");
+    if (isSequence(*id))
+      fail("output '" + info.name() +
+           "' is a sequence; make its tensors the outputs");
     checkOutputType(info, graph.values[*id].type);
     // A value can have one name. Removing Identity nodes may have left an
     // output under another one, or two outputs as one value.

@@ -69,10 +69,42 @@ private:
   std::vector<int> sortNodes(const Nodes &nodes, const Scope &scope);
   void dropComputed(Graph &graph);
   void noteFold(const std::string &name, const std::vector<Tensor> &results);
+  void countNode();
   void buildNode(const wire::Node &proto, int index, Scope &scope);
   void inlineFunction(const wire::Function &function, Node &node, Scope &scope);
   void buildIf(const wire::Node &proto, Node &node, Scope &scope);
   void inlineBranch(const wire::Graph &branch, Node &node, Scope &scope);
+  ValueId capture(Scope &scope, ValueId outer);
+
+  // BuildLoops.cpp
+  bool isSequence(ValueId id) const;
+  ValueId addSequence(std::vector<ValueId> elements);
+  Scope innerScope(Scope &scope, std::string prefix);
+  std::vector<ValueId> makeNode(const Node &origin, Scope &scope,
+                                const std::string &type,
+                                const std::vector<ValueId> &operands,
+                                size_t results,
+                                std::optional<int64_t> axis = {});
+  ValueId makeInts(const Node &origin, Scope &scope,
+                   const std::vector<int64_t> &values);
+  ValueId joined(const Node &origin, Scope &scope, std::vector<ValueId> values,
+                 int64_t axis, bool isNew);
+  std::vector<ValueId> pieces(const Node &origin, Scope &scope, ValueId value,
+                              int64_t axis, const std::vector<int64_t> &extents,
+                              bool keepAxis);
+  int64_t knownInt(const Node &node, const Scope &scope, ValueId id,
+                   const std::string &why) const;
+  bool buildSequence(const wire::Node &proto, Node &node, Scope &scope);
+  std::vector<ValueId> iterate(const Node &node, const wire::Graph &body,
+                               Scope &outer, int64_t round,
+                               const std::vector<ValueId> &operands);
+  void buildLoop(const wire::Node &proto, Node &node, Scope &scope);
+  void buildScan(const wire::Node &proto, Node &node, Scope &scope);
+  void finishLoop(const wire::Node &proto, Node &node, Scope &scope,
+                  std::vector<ValueId> state,
+                  const std::vector<std::vector<ValueId>> &stacks,
+                  const std::vector<int64_t> &axes);
+
   Attribute readAttribute(const wire::Attribute &proto);
   void readAttributes(const wire::Node &proto, Node &node, const Scope &scope);
   void readAnnotations(const wire::Node &proto, Node &node);
@@ -97,7 +129,14 @@ private:
   std::vector<const wire::Function *> inlining; ///< functions being inlined
   std::map<const wire::Function *, Opsets> functionOpsets;
   std::deque<wire::Function> fused; ///< meanings of fused operators, by use
+  /// Sequences of values of one graph; their ids are those of no value.
+  static constexpr ValueId kFirstSequence = 1 << 30;
+  std::vector<std::vector<ValueId>> sequences;
+  size_t sequenceElements = 0; ///< of all of them
   std::unordered_set<std::string> nodeNames;
+  /// Nested functions can double at every level, and loops run for ever; this
+  /// many nodes is far above any real model and soon reached by a hostile one.
+  static constexpr int64_t kMaxNodes = 1 << 18;
   int64_t nodesBuilt = 0;
   /// Values that a node computes at run time although they are known here, for
   /// this size of the dimensions (ReadOptions::keptNodes); later shapes are

@@ -211,7 +211,7 @@ void batchNorm(NodeView &v) {
 
 /// scale and bias, one number per channel.
 void channelNorm(NodeView &v) {
-  const TensorType &x = image(v);
+  const TensorType &x = v.inputs[0];
   for (size_t i : {1, 2})
     if (in(v, i, "scale, bias").shape.size() != 1 ||
         (v.inputs[i].shape[0] != x.shape[1] &&
@@ -221,8 +221,16 @@ void channelNorm(NodeView &v) {
   out(v, 0, x.dtype, x.shape);
 }
 
+void instanceNorm(NodeView &v) {
+  image(v);
+  channelNorm(v);
+}
+
 void groupNorm(NodeView &v) {
-  const TensorType &x = image(v);
+  // One value per channel will do: the channels make the groups.
+  const TensorType &x = in(v, 0, "X");
+  if (x.shape.size() < 2)
+    fail("takes [batch, channels, ...] and gets " + text(x));
   const int64_t groups = v.node->intAttr("num_groups", 0);
   if (groups < 1 || x.shape[1] % groups != 0)
     fail(text(x) + " does not divide into " + std::to_string(groups) +
@@ -297,7 +305,7 @@ constexpr InferEntry kTable[] = {
     {"GlobalMaxPool", 1, globalPool},
     {"GridSample", 16, gridSample},
     {"GroupNormalization", 18, groupNorm},
-    {"InstanceNormalization", 6, channelNorm},
+    {"InstanceNormalization", 6, instanceNorm},
     {"LRN", 1, sameShape},
     {"LpPool", 2, pool},
     {"MaxPool", 1, pool},

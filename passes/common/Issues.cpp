@@ -155,8 +155,7 @@ void eraseIssue(IssueView view) {
 
 uint64_t tensorBytes(Type type) {
   auto shaped = dyn_cast<ShapedType>(type);
-  if (!shaped || !shaped.hasStaticShape() ||
-      !shaped.getElementType().isIntOrFloat())
+  if (!shaped || !shaped.hasStaticShape())
     return 0;
   return shaped.getNumElements() * elementBytes(shaped.getElementType());
 }

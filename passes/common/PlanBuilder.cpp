@@ -48,6 +48,12 @@ SmallVector<comm::CollectiveOpInterface> issuesOf(func::FuncOp function) {
 }
 
 uint64_t elementBytes(Type type) {
+  if (auto complex = dyn_cast<ComplexType>(type))
+    return 2 * elementBytes(complex.getElementType());
+  if (auto vector = dyn_cast<VectorType>(type))
+    return vector.getNumElements() * elementBytes(vector.getElementType());
+  if (!type.isIntOrFloat()) // an index, a pointer
+    return sizeof(uint64_t);
   return std::max<uint64_t>(1, type.getIntOrFloatBitWidth() / 8);
 }
 

@@ -67,6 +67,25 @@ bool isStored(Value value) {
          llvm::all_of(op->getOperands(), isStored);
 }
 
+/// The equation of an Einsum whose operand `at` gets the dimension that comes
+/// first in the result in front; empty where the equation does not say which.
+std::string withLeadingLabel(StringRef equation, size_t at) {
+  std::string all;
+  for (char c : equation)
+    if (c != ' ')
+      all += c;
+  auto [left, result] = StringRef(all).split("->");
+  SmallVector<StringRef> terms;
+  left.split(terms, ',');
+  if (result.empty() || result.front() == '.' || at >= terms.size())
+    return {};
+  std::string made;
+  for (size_t i = 0; i < terms.size(); ++i)
+    made += (i ? "," : "") + (i == at ? result.take_front().str() : "") +
+            terms[i].str();
+  return made + "->" + result.str();
+}
+
 /// The tensor that `value` holds `times` copies of, one after another.
 Value repeated(Value value, int64_t times) {
   while (NodeOp view = definedBy(value, "Reshape"))
@@ -180,7 +199,9 @@ bool Finder::reach(Value value) {
         return false;
     DimRef experts = loops.front()->operands[position];
     if (experts.dim < 0) {
-      if (!isTokens(operand.get()))
+      if (!isTokens(operand.get()) ||
+          (isNode(op, "Einsum") &&
+           withLeadingLabel(stringAttr(op, "equation", ""), position).empty()))
         return false;
       m.operands.push_back(&operand);
       continue;
@@ -326,8 +347,19 @@ void exchange(Rewrite &rewrite, Mixture &m, int64_t parts,
   for (OpOperand *operand : m.operands) {
     // Between experts and width, rows may be seen as several dimensions.
     SmallVector<int64_t> shape(typeOf(operand->get()).getShape());
-    size_t rank = typeOf(operand->getOwner()->getResult(0)).getRank();
-    shape.insert(shape.begin(), rank - std::min(rank, shape.size()), 1);
+    auto user = cast<NodeOp>(operand->getOwner());
+    if (isNode(user, "Einsum")) {
+      NamedAttrList attributes(user.getAttrs());
+      attributes.set("equation",
+                     rewrite.builder.getStringAttr(withLeadingLabel(
+                         stringAttr(user, "equation", ""),
+                         user.operandPosition(operand->getOperandNumber()))));
+      user.setAttrsAttr(attributes.getDictionary(user.getContext()));
+      shape.insert(shape.begin(), 1);
+    } else {
+      size_t rank = typeOf(user.getResult(0)).getRank();
+      shape.insert(shape.begin(), rank - std::min(rank, shape.size()), 1);
+    }
     shape.front() = m.experts;
     operand->set(shape.size() == 3 ? got : at.shaped("Reshape", got, shape));
   }

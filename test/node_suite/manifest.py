@@ -23,10 +23,8 @@ SUPPORTED = {"": 23}
 # Class -> (operators, why programs of this kind cannot be expressed).
 CLASSES = {
     "sequence": (
-        {"SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase",
-         "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence",
-         "ConcatFromSequence"},
-        "a list of tensors has no place in a planned arena"),
+        {"SequenceMap"},
+        "inputs and results of a program are tensors, not lists of them"),
     "optional": (
         {"Optional", "OptionalGetElement", "OptionalHasElement"},
         "a value that may be absent has no size to plan for"),
@@ -42,8 +40,6 @@ CLASSES = {
         "inference programs only; the compiler has no gradients"),
     "RNN": ({"GRU", "LSTM", "RNN"},
             "recurrent cells are outside the transformer and CNN scope"),
-    "Loop/Scan": ({"Loop", "Scan"},
-                  "trip counts that depend on data have no fixed plan"),
 }
 
 Case = collections.namedtuple(

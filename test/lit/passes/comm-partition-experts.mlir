@@ -95,3 +95,26 @@ module attributes {comm.mesh = [["ep", 2]], comm.phase = "imported", comm.world 
     return %11 : tensor<2x4x64xf32>
   }
 }
+
+// -----
+
+// The product is an Einsum as exporters write it; its tokens get the experts' label.
+// CHECK-LABEL: func.func @einsum
+// CHECK: comm.all_to_all @ep split(0) concat(1) {{.*}} -> tensor<1x2x4x64xf32>
+// CHECK: onnx.node "Einsum"({{.*}}) {equation = "etd,edf->etf"} {{.*}} -> tensor<2x8x32xf32>
+// CHECK: comm.all_to_all @ep split(1) concat(0) {{.*}} -> tensor<2x1x4x64xf32>
+// REDUCE-LABEL: func.func @einsum
+// REDUCE: equation = "td, edf -> etf"
+module attributes {comm.mesh = [["ep", 2]], comm.phase = "imported", comm.world = 2 : i64} {
+  func.func @einsum(%x: tensor<8x64xf32>, %share: tensor<4x8x1xf32>) -> tensor<8x64xf32> {
+    %w1 = comm.weight "w1" from "m.weights" : tensor<4x64x32xf32>
+    %w2 = comm.weight "w2" from "m.weights" : tensor<4x32x64xf32>
+    %zero = arith.constant dense<0> : tensor<1xi64>
+    %0 = onnx.node "Einsum"(%x, %w1) {equation = "td, edf -> etf"} opset(17) : (tensor<8x64xf32>, tensor<4x64x32xf32>) -> tensor<4x8x32xf32>
+    %1 = onnx.node "Relu"(%0) {} opset(17) : (tensor<4x8x32xf32>) -> tensor<4x8x32xf32>
+    %2 = onnx.node "Einsum"(%1, %w2) {equation = "etf,efd->etd"} opset(17) : (tensor<4x8x32xf32>, tensor<4x32x64xf32>) -> tensor<4x8x64xf32>
+    %3 = onnx.node "Mul"(%2, %share) {} opset(17) : (tensor<4x8x64xf32>, tensor<4x8x1xf32>) -> tensor<4x8x64xf32>
+    %4 = onnx.node "ReduceSum"(%3, %zero) {keepdims = 0 : i64} opset(17) : (tensor<4x8x64xf32>, tensor<1xi64>) -> tensor<8x64xf32>
+    return %4 : tensor<8x64xf32>
+  }
+}

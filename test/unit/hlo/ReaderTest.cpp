@@ -135,6 +135,15 @@ TEST(HloReader, KeepsAttributesAsWritten) {
   EXPECT_EQ(named(module, "ar").attribute("none"), "");
 }
 
+TEST(HloReader, ABodyMayEndBehindAnAttribute) {
+  Module module = parse("HloModule m\nENTRY e {\n  a = f32[4] parameter(0)\n"
+                        "  ROOT r = pred[4] compare(a, a), direction=LT }\n",
+                        "t.hlo");
+  EXPECT_EQ(
+      module.computations.back().instructions.back().attribute("direction"),
+      "LT");
+}
+
 TEST(HloReader, ResolvesCalls) {
   Module module = parse(kTraining, "t.hlo");
   EXPECT_THAT(named(module, "loop").called, ElementsAre(2, 1));

@@ -136,8 +136,12 @@ TEST(BadNode, UnknownAndUnsupportedOperators) {
             "m.onnx: node 'n' (Frobnicate, opset 17): unknown operator; "
             "express it with operators of docs/onnx.md or add it as a model "
             "function");
-  EXPECT_THAT(oneNode("Loop").error(), HasSubstr("loops are not supported"));
-  EXPECT_THAT(oneNode("SequenceAt").error(), HasSubstr("sequences are not"));
+  EXPECT_THAT(oneNode("Loop").error(), HasSubstr("its body is missing"));
+  EXPECT_THAT(oneNode("Scan").error(), HasSubstr("its body is missing"));
+  EXPECT_THAT(oneNode("SequenceAt").error(),
+              HasSubstr("operand 0 is no sequence"));
+  EXPECT_THAT(oneNode("SequenceMap").error(),
+              HasSubstr("functions of a sequence are not"));
   EXPECT_THAT(oneNode("OptionalGetElement").error(),
               HasSubstr("optional values are not"));
   EXPECT_THAT(oneNode("StringConcat").error(), HasSubstr("strings are not"));
