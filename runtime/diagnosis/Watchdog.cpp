@@ -30,11 +30,14 @@
 
 using namespace concord::rt;
 
-/// Read /proc/PID/stat from its third field on (after the command's name, which
-/// may contain anything). Null terminated; false if there is no such process.
+/// Read the stat of a process's first thread from its third field on (after the
+/// command's name, which may contain anything). Null terminated; false if there
+/// is no such process. Not /proc/PID/stat: qemu-user answers it with a start
+/// time of its own, but only to the process itself.
 static bool readStat(int64_t pid, char *text, size_t bytes) {
   char path[64];
-  std::snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+  std::snprintf(path, sizeof path, "/proc/%lld/task/%lld/stat", (long long)pid,
+                (long long)pid);
   int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0)
     return false;

@@ -203,7 +203,10 @@ typedef enum concord_variable_reader {
   CONCORD_TEST_VARIABLE(X, "CONCORD_ORDER_TRIALS",                             \
                         "Random programs in the tests of the order model.")    \
   CONCORD_TEST_VARIABLE(X, "CONCORD_ORDER_VERBOSE",                            \
-                        "Print what those tests compare.")
+                        "Print what those tests compare.")                     \
+  CONCORD_TEST_VARIABLE(X, "CONCORD_TEST_TIME_SCALE",                          \
+                        "How many times longer deadlines of tests are: where " \
+                        "the machine is slow.")
 
 typedef struct concord_variable {
   const char *name;

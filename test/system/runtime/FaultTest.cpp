@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../../unit/TimeScale.h"
 #include "concord/concord.h"
 #include "concord/launch.h"
 
@@ -24,6 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+using concord::test::scaled;
+
 namespace {
 
 struct Outcome {
@@ -36,12 +39,14 @@ struct Outcome {
 std::vector<int64_t> startedPids;
 
 Outcome launch(int world, const std::string &mode, int victim,
-               const char *timeout = "20") {
+               double timeout = 20) {
   std::string victimText = std::to_string(victim);
   const char *argv[] = {FAULT_RANK, mode.c_str(), victimText.c_str(), nullptr};
-  std::string timeoutText = std::string("CONCORD_TIMEOUT=") + timeout;
-  const char *env[] = {timeoutText.c_str(), "CONCORD_CONNECT_TIMEOUT=20",
-                       nullptr};
+  std::string timeoutText =
+      "CONCORD_TIMEOUT=" + std::to_string(scaled(timeout));
+  std::string connectText =
+      "CONCORD_CONNECT_TIMEOUT=" + std::to_string(scaled(20));
+  const char *env[] = {timeoutText.c_str(), connectText.c_str(), nullptr};
   char name[] = "/tmp/concord-fault-XXXXXX";
   int file = ::mkostemp(name, O_CLOEXEC);
   ::unlink(name);
@@ -52,7 +57,7 @@ Outcome launch(int world, const std::string &mode, int victim,
   config.argv_all = argv;
   config.env = env;
   config.heap_bytes = 64 << 20;
-  config.grace_seconds = 3;
+  config.grace_seconds = scaled(3);
   config.stderr_fds = files.data();
   config.started = [](void *, const int64_t *pids, int32_t n) {
     startedPids.assign(pids, pids + n);
@@ -103,7 +108,7 @@ TEST(Faults, KilledRankIsNamedByEverySurvivor) {
           << outcome.output;
       EXPECT_GE(occurrences(outcome.output, "rank 1 "), size_t(world - 1))
           << outcome.output;
-      EXPECT_LT(outcome.seconds, 10);
+      EXPECT_LT(outcome.seconds, scaled(10));
     }
 }
 
@@ -112,7 +117,7 @@ TEST(Faults, RankThatExitsWithoutAWordIsADeath) {
   EXPECT_EQ(outcome.status, CONCORD_ERROR_PEER_DIED);
   EXPECT_EQ(occurrences(outcome.output, "CONCORD_ERROR_PEER_DIED"), 2u)
       << outcome.output;
-  EXPECT_LT(outcome.seconds, 10);
+  EXPECT_LT(outcome.seconds, scaled(10));
 }
 
 TEST(Faults, RankThatFinalizesEarlyHasLeft) {
@@ -124,12 +129,12 @@ TEST(Faults, RankThatFinalizesEarlyHasLeft) {
 }
 
 TEST(Faults, StoppedRankIsReportedAfterTheTimeout) {
-  Outcome outcome = launch(2, "stop", 1, "0.5");
+  Outcome outcome = launch(2, "stop", 1, 0.5);
   EXPECT_EQ(outcome.status, CONCORD_ERROR_PEER_DIED);
   EXPECT_NE(outcome.output.find("CONCORD_ERROR_TIMEOUT"), std::string::npos);
   EXPECT_NE(outcome.output.find("rank 1 is stopped"), std::string::npos)
       << outcome.output;
-  EXPECT_LT(outcome.seconds, 20);
+  EXPECT_LT(outcome.seconds, scaled(20));
 }
 
 TEST(Faults, RankThatNeverComesIsNamed) {
@@ -139,7 +144,7 @@ TEST(Faults, RankThatNeverComesIsNamed) {
     EXPECT_EQ(outcome.result.failed_rank, 1) << outcome.result.message;
     EXPECT_EQ(occurrences(outcome.output, "rank 1 died before"), 2u)
         << outcome.output;
-    EXPECT_LT(outcome.seconds, 10);
+    EXPECT_LT(outcome.seconds, scaled(10));
   }
 }
 

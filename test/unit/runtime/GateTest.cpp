@@ -10,6 +10,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../TimeScale.h"
 #include "Ranks.h"
 #include "concord/issuelog.h"
 #include "concord/order/Certificate.h"
@@ -109,7 +110,7 @@ int32_t allReduce(concord_comm *comm, const float *in, float *out,
 
 void multiple(concord_context_config &config) {
   config.thread_level = CONCORD_THREAD_MULTIPLE;
-  config.timeout_seconds = 20;
+  config.timeout_seconds = scaled(20);
 }
 
 std::string lastWords() { return concord_last_error(); }
@@ -173,7 +174,7 @@ TEST(Gate, OppositeOrdersHangOnOneSlotAndTheChainIsNamed) {
       [](concord_context_config &config) {
         config.device_slots = 1;
         // One gives up and says why while the other still waits.
-        config.timeout_seconds = config.rank == 0 ? 0.5 : 20;
+        config.timeout_seconds = scaled(config.rank == 0 ? 0.5 : 20);
       });
   std::string text = testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("[cross-domain-cycle]"), std::string::npos) << text;
@@ -242,7 +243,8 @@ TEST(Gate, ALateIssuerIsNamedAtTheDeadline) {
           if (rank.rank == 0)
             EXPECT_NE(allReduce(two, a.data(), b.data()), CONCORD_OK);
           else
-            std::this_thread::sleep_for(std::chrono::milliseconds(900));
+            std::this_thread::sleep_for(
+                std::chrono::duration<double>(scaled(0.9)));
         });
         ASSERT_OK(allReduce(one, in.data(), out.data()));
         ASSERT_OK(allReduce(one, in.data(), out.data()));
@@ -263,7 +265,7 @@ TEST(Gate, ALateIssuerIsNamedAtTheDeadline) {
       },
       [](concord_context_config &config) {
         multiple(config);
-        config.gate_timeout_seconds = 0.4;
+        config.gate_timeout_seconds = scaled(0.4);
       });
 }
 
@@ -378,7 +380,9 @@ TEST(Gate, CheckComparesWithThePlan) {
           EXPECT_NE(lastWords().find(part), std::string::npos)
               << part << ": " << lastWords();
       },
-      [](concord_context_config &config) { config.timeout_seconds = 20; });
+      [](concord_context_config &config) {
+        config.timeout_seconds = scaled(20);
+      });
 }
 
 TEST(Gate, HoldIssuesOnlyWhatIsPlanned) {
@@ -691,5 +695,7 @@ TEST(Gate, StateInWords) {
           ASSERT_OK(allReduce(one, in.data(), out.data(), 64, stream));
         ASSERT_OK(concord_device_synchronize(rank.context));
       },
-      [](concord_context_config &config) { config.timeout_seconds = 20; });
+      [](concord_context_config &config) {
+        config.timeout_seconds = scaled(20);
+      });
 }

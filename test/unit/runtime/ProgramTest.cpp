@@ -225,9 +225,11 @@ TEST_F(Programs, WrongWorldAbiAndCpu) {
   refused("world.so", "world.so", CONCORD_ERROR_WRONG_WORLD, "3 ranks");
   patched("abi.so", "\"abi\":1", "\"abi\":9");
   refused("abi.so", "abi.so", CONCORD_ERROR_VERSION_MISMATCH, "version 9");
+  // With its key: the name alone may be that of a library, ld-linux-aarch64.so.
   std::string other = TEST_CPU;
   other.back() = '9';
-  patched("cpu.so", TEST_CPU, other);
+  const std::string key = "\"target_cpu\":\"";
+  patched("cpu.so", key + TEST_CPU, key + other);
   refused("cpu.so", "cpu.so", CONCORD_ERROR_WRONG_CPU, other);
 }
 
