@@ -16,6 +16,7 @@
 #include "engine/Fused.h"
 #include "gate/Gate.h"
 
+#include <optional>
 #include <utility>
 
 using namespace concord;
@@ -30,6 +31,22 @@ int32_t passGate(Comm &comm, const Op &op) {
 
 concord_buffer dense(const void *base, uint64_t bytes, uint64_t chunks = 1) {
   return {const_cast<void *>(base), 1, bytes, bytes * chunks};
+}
+
+/// A call that asks for what the last one on `comm` did, with other operands,
+/// and has nothing else to look after: done, or none.
+inline std::optional<int32_t> repeat(Comm &comm, const Asked &asked,
+                                     const void *in, void *out,
+                                     const concord_stream *stream) {
+  Context &context = *comm.context;
+  if (stream)
+    return {};
+  Entry entry(context);
+  if (entry.status() != CONCORD_OK || !(comm.asked == asked) ||
+      context.inFlight != 0 || context.groupDepth != 0 || comm.destroyed ||
+      comm.status != CONCORD_OK || !fit(comm.prepared, in, out))
+    return {}; // the long way has the words
+  return runAgain(*comm.again, in, out);
 }
 
 /// What a call asks for, before it is known where the operation lives.
@@ -54,7 +71,7 @@ struct Call {
       r.chunk = ~uint64_t(0) / 64 * element;
   }
 
-  int32_t run(concord_stream *stream);
+  int32_t run(concord_stream *stream, const Asked &asked = {});
 
 private:
   bool isMessage() const {
@@ -109,7 +126,7 @@ int32_t Call::fillLists(Op &op) const {
   return CONCORD_OK;
 }
 
-int32_t Call::run(concord_stream *stream) {
+int32_t Call::run(concord_stream *stream, const Asked &asked) {
   Context &context = *comm.context;
   CONCORD_ENTER(context);
   if (stream && stream->context != &context)
@@ -124,7 +141,10 @@ int32_t Call::run(concord_stream *stream) {
       if (status != CONCORD_OK)
         return status;
     }
-    return decide(runNow(own));
+    int32_t status = runNow(own);
+    if (status == CONCORD_OK && asked.kind != Kind::Group)
+      keepForCalls(own, asked);
+    return decide(status);
   }
   return guarded([&] {
     if (context.gate && context.groupDepth && !isMessage())
@@ -240,21 +260,27 @@ int32_t concord_all_reduce(concord_comm *comm, const void *in, void *out,
                            uint64_t count, int32_t dtype, int32_t reduction,
                            concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::AllReduce, dtype, reduction, -1, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::AllReduce, dtype, count);
   call.r.reduction = Reduction(reduction);
   call.r.in = dense(in, call.r.chunk);
   call.r.out = dense(out, call.r.chunk);
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_all_gather(concord_comm *comm, const void *in, void *out,
                            uint64_t count, int32_t dtype,
                            concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::AllGather, dtype, 0, -1, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::AllGather, dtype, count);
   call.r.in = dense(in, call.r.chunk);
   call.r.out = dense(out, call.r.chunk, uint64_t(comm->size));
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_all_gather_v(concord_comm *comm, const void *in, void *out,
@@ -273,11 +299,14 @@ int32_t concord_reduce_scatter(concord_comm *comm, const void *in, void *out,
                                uint64_t count, int32_t dtype, int32_t reduction,
                                concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::ReduceScatter, dtype, reduction, -1, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::ReduceScatter, dtype, count);
   call.r.reduction = Reduction(reduction);
   call.r.in = dense(in, call.r.chunk, uint64_t(comm->size));
   call.r.out = dense(out, call.r.chunk);
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_reduce_scatter_v(concord_comm *comm, const void *in, void *out,
@@ -297,10 +326,13 @@ int32_t concord_all_to_all(concord_comm *comm, const void *in, void *out,
                            uint64_t count, int32_t dtype,
                            concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::AllToAll, dtype, 0, -1, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::AllToAll, dtype, count);
   call.r.in = dense(in, call.r.chunk, uint64_t(comm->size));
   call.r.out = dense(out, call.r.chunk, uint64_t(comm->size));
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_all_to_all_v(concord_comm *comm, const void *in, void *out,
@@ -322,45 +354,57 @@ int32_t concord_broadcast(concord_comm *comm, const void *in, void *out,
                           uint64_t count, int32_t dtype, int32_t root,
                           concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::Broadcast, dtype, 0, root, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::Broadcast, dtype, count);
   call.r.root = root;
   call.r.in = dense(in, call.r.chunk);
   call.r.out = dense(out, call.r.chunk);
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_reduce(concord_comm *comm, const void *in, void *out,
                        uint64_t count, int32_t dtype, int32_t reduction,
                        int32_t root, concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::Reduce, dtype, reduction, root, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::Reduce, dtype, count);
   call.r.reduction = Reduction(reduction);
   call.r.root = root;
   call.r.in = dense(in, call.r.chunk);
   call.r.out = dense(out, call.r.chunk);
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_gather(concord_comm *comm, const void *in, void *out,
                        uint64_t count, int32_t dtype, int32_t root,
                        concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::Gather, dtype, 0, root, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::Gather, dtype, count);
   call.r.root = root;
   call.r.in = dense(in, call.r.chunk);
   call.r.out = dense(out, call.r.chunk, uint64_t(comm->size));
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_scatter(concord_comm *comm, const void *in, void *out,
                         uint64_t count, int32_t dtype, int32_t root,
                         concord_stream *stream) {
   CONCORD_NOT_NULL(comm);
+  const Asked asked{Kind::Scatter, dtype, 0, root, count};
+  if (auto status = repeat(*comm, asked, in, out, stream))
+    return *status;
   Call call(*comm, Kind::Scatter, dtype, count);
   call.r.root = root;
   call.r.in = dense(in, call.r.chunk, uint64_t(comm->size));
   call.r.out = dense(out, call.r.chunk);
-  return call.run(stream);
+  return call.run(stream, asked);
 }
 
 int32_t concord_permute(concord_comm *comm, const void *in, void *out,

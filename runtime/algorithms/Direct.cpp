@@ -258,7 +258,7 @@ static void finishWith(const Op &op, Payload payload) {
       sources[i] = i == comm.me && keepsOwnChunk(r)
                        ? static_cast<const unsigned char *>(r.in.base) + offset
                        : payload(i) + offset;
-    size_t count = r.chunk / dtypeSize(r.dtype);
+    size_t count = elementsIn(r.dtype, r.chunk);
     if (r.out.outer == 1) {
       op.reduce(sources, comm.size, r.out.base, count);
       return;

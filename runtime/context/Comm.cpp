@@ -82,6 +82,7 @@ Comm *concord::rt::makeComm(Context &context, uint64_t key,
                             int32_t priority, bool synchronise, bool adopt) {
   Segment &segment = *context.segment;
   auto comm = std::make_unique<Comm>();
+  comm->again = std::make_unique<Op>();
   comm->context = &context;
   comm->key = key;
   comm->name = std::move(name);

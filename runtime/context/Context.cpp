@@ -42,9 +42,7 @@ using namespace concord::rt;
 concord_context::concord_context() = default;
 concord_context::~concord_context() = default;
 
-int32_t Entry::status() const {
-  if (held)
-    return CONCORD_OK;
+int32_t Entry::refused() const {
   return fail(CONCORD_ERROR_THREAD,
               "rank %d: two threads are inside one context, which was made "
               "without CONCORD_THREAD_MULTIPLE",

@@ -80,6 +80,9 @@ struct concord_comm {
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   concord::rt::LastForm last;
   concord::rt::Prepared prepared;
+  /// The last call, if one like it can start at once, and its operation.
+  concord::rt::Asked asked;
+  std::unique_ptr<concord::rt::Op> again;
   /// The functions of the last reduction, and which it was.
   uint32_t reduceKey = ~0u;
   concord::rt::ReduceFunction reduce = nullptr;
@@ -257,12 +260,13 @@ public:
       context.inside.store(false, std::memory_order_release);
   }
   /// 0, or CONCORD_ERROR_THREAD.
-  int32_t status() const;
+  int32_t status() const { return held ? CONCORD_OK : refused(); }
   Entry(const Entry &) = delete;
 
 private:
   Context &context;
   bool held;
+  int32_t refused() const;
 };
 
 /// Make a communicator; all `ranks` (world ranks, in group order) call it with

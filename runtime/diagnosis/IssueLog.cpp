@@ -115,9 +115,8 @@ void IssueLog::issue(Op &op, uint32_t domain, uint32_t stream) {
   const OpRequest &r = op.request;
   Record &record = block->records[(numbers - 1) % kRecords];
   put(record.number, 0);
-  size_t element = dtypeSize(r.dtype);
   put(record.instance, op.instance);
-  put(record.count, element ? r.chunk / element : 0);
+  put(record.count, elementsIn(r.dtype, r.chunk));
   put(record.launch, op.launch);
   put(record.site, uint64_t(r.site) | uint64_t(threadId()) << 32);
   put(record.what, uint64_t(r.kind) | uint64_t(r.dtype) << 16 |

@@ -275,6 +275,53 @@ bool claimsFinished(const Op &op) {
          op.claimsEnd;
 }
 
+enum class Heard : uint8_t { NotYet, Failed, All };
+
+/// The slots of those that are needed, from `op.seen` on.
+Heard hearSlots(Op &op) {
+  Comm &comm = *op.comm;
+  for (; op.seen < comm.size; ++op.seen) {
+    if (op.seen == comm.me || !needs(op, op.seen))
+      continue;
+    Slot &slot = comm.block.members[op.seen].slot(op.sequence);
+    if (slot.sequence.load(std::memory_order_acquire) < op.sequence) {
+      comm.ahead = false;
+      waitsFor(op, slot.sequence, op.sequence);
+      return Heard::NotYet;
+    }
+    if (slot.fingerprint != op.fingerprint &&
+        comm.context->gateMode >= CONCORD_GATE_CHECK) {
+      fail(CONCORD_ERROR_MISMATCH, "%s: rank %d issued %s, but rank %d %s",
+           describe(op).c_str(), comm.ranks[comm.me],
+           fingerprintText(op.fingerprint).c_str(), comm.ranks[op.seen],
+           fingerprintText(slot.fingerprint).c_str());
+      breakComm(op, CONCORD_ERROR_MISMATCH);
+      return Heard::Failed;
+    }
+    if (!op.inlined) {
+      uint32_t says = wireOf(comm, op.seen, op.sequence).flags;
+      op.allSay &= says;
+      op.anySays |= says;
+    }
+  }
+  op.seen = 0;
+  if (symmetric(op))
+    comm.known = op.sequence;
+  return Heard::All;
+}
+
+/// All that an inlined operation needs is there.
+void endInline(Op &op) {
+  const Comm &comm = *op.comm;
+  finishInline(op, inlineOffset(op));
+  if (symmetric(op) && comm.size > 1)
+    claimNextSlot(comm, op.sequence,
+                  packsPast(op) || !uses(op, comm.me, true)
+                      ? 64
+                      : 16 + inlineOffset(op) + op.payload);
+  op.state = Op::State::Done;
+}
+
 } // namespace
 
 /// As far as it goes.
@@ -310,41 +357,17 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       op.state = Op::State::Gather;
       [[fallthrough]];
     case Op::State::Gather: {
-      for (; op.seen < comm.size; ++op.seen) {
-        if (op.seen == comm.me || !needs(op, op.seen))
-          continue;
-        Slot &slot = comm.block.members[op.seen].slot(op.sequence);
-        if (slot.sequence.load(std::memory_order_acquire) < op.sequence) {
-          comm.ahead = false;
-          return waitsFor(op, slot.sequence, op.sequence);
-        }
-        if (slot.fingerprint != op.fingerprint &&
-            comm.context->gateMode >= CONCORD_GATE_CHECK) {
-          fail(CONCORD_ERROR_MISMATCH, "%s: rank %d issued %s, but rank %d %s",
-               describe(op).c_str(), comm.ranks[comm.me],
-               fingerprintText(op.fingerprint).c_str(), comm.ranks[op.seen],
-               fingerprintText(slot.fingerprint).c_str());
-          breakComm(op, CONCORD_ERROR_MISMATCH);
-          return Progress::Done;
-        }
-        if (!op.inlined) {
-          uint32_t says = wireOf(comm, op.seen, op.sequence).flags;
-          op.allSay &= says;
-          op.anySays |= says;
-        }
+      switch (hearSlots(op)) {
+      case Heard::NotYet:
+        return Progress::Blocked;
+      case Heard::Failed:
+        return Progress::Done;
+      case Heard::All:
+        break;
       }
-      op.seen = 0;
-      if (symmetric(op))
-        comm.known = op.sequence;
       if (op.inlined) {
-        finishInline(op, inlineOffset(op));
-        if (symmetric(op) && comm.size > 1)
-          claimNextSlot(comm, op.sequence,
-                        packsPast(op) || !uses(op, comm.me, true)
-                            ? 64
-                            : 16 + inlineOffset(op) + op.payload);
+        endInline(op);
         noteForm(op);
-        op.state = Op::State::Done;
         return Progress::Done;
       }
       if (comm.size > 1 && op.allSay & Wire::Flat) {
@@ -479,6 +502,66 @@ Progress concord::rt::advanceCollective(Op &op, uint64_t quantum) {
       (op.state != state || op.segment != segment))
     return Progress::Advanced;
   return result;
+}
+
+void concord::rt::keepForCalls(const Op &op, const Asked &asked) {
+  Comm &comm = *op.comm;
+  const Context &context = *comm.context;
+  if (!op.inlined || comm.prepared.chunk != op.request.chunk || comm.span ||
+      comm.size == 1 || context.gate || context.deviceSlots != 0 ||
+      context.threadLevel == CONCORD_THREAD_MULTIPLE)
+    return;
+  Op &kept = *comm.again;
+  kept.request = op.request;
+  kept.comm = &comm;
+  kept.reduce = op.reduce;
+  kept.reduceStored = op.reduceStored;
+  kept.reduceStreamed = op.reduceStreamed;
+  kept.fingerprint = op.fingerprint;
+  kept.payload = op.payload;
+  kept.measured = op.measured;
+  kept.inlined = true;
+  kept.admitted = true;
+  comm.asked = asked;
+}
+
+int32_t concord::rt::runAgain(Op &op, const void *in, void *out) {
+  // A flag from a core with the same cache takes less than this.
+  constexpr int kLooks = 40;
+  Comm &comm = *op.comm;
+  IssueLog &issues = comm.context->issues;
+  op.request.in.base = const_cast<void *>(in);
+  op.request.out.base = out;
+  op.status = CONCORD_OK;
+  op.seen = 0;
+  op.launch = 0;
+  op.instance = comm.instances++;
+  op.state = Op::State::Queued;
+  issues.issue(op, comm.logDomain, 0);
+  issues.state(op, issuelog::State::Started);
+  // The way of advanceSteps where nobody has to be waited for long.
+  if (comm.known < published(comm.sequence + 1))
+    return runOn(op);
+  op.sequence = ++comm.sequence;
+  publish(op);
+  op.state = Op::State::Gather;
+  for (int looks = comm.context->oversubscribed ? 1 : kLooks; looks > 0;
+       --looks) {
+    Heard heard = hearSlots(op);
+    if (heard == Heard::All) {
+      endInline(op); // comm.last is as it was
+      issues.state(op, issuelog::State::Completed);
+      return CONCORD_OK;
+    }
+    if (heard == Heard::Failed)
+      break;
+    while (looks > 0 &&
+           op.watch->load(std::memory_order_relaxed) < op.watched) {
+      relax();
+      --looks;
+    }
+  }
+  return runOn(op);
 }
 
 uint64_t concord::rt::missingMembers(const Op &op) {

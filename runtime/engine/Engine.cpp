@@ -260,11 +260,14 @@ bool concord::rt::progress(Context &context) {
   int32_t waiting = INT32_MIN;
   for (size_t i = 0; i < context.activeComms.size(); ++i) {
     Comm &comm = *context.activeComms[i];
-    // What has low priority stays out of the way of computation, too.
-    uint64_t quantum = context.inFlight == 1 && comm.priority >= 0
-                           ? kLoneQuantum
-                       : comm.priority < waiting ? kUrgentQuantum
-                                                 : kSharedQuantum;
+    // What is behind an operation on its own communicator cannot start before
+    // it has ended. What has low priority stays out of the way of computation,
+    // too.
+    bool alone = context.activeComms.size() == 1 &&
+                 comm.messages.size() + (comm.head != nullptr) == 1;
+    uint64_t quantum = alone && comm.priority >= 0 ? kLoneQuantum
+                       : comm.priority < waiting   ? kUrgentQuantum
+                                                   : kSharedQuantum;
     if (Op *op = comm.head;
         op && mayStart(*op) &&
         (comm.status != CONCORD_OK || admit(context, *op))) {
@@ -448,6 +451,11 @@ int32_t concord::rt::runNow(Op &op) {
   op.instance = comm.instances++;
   context.issues.issue(op, comm.logDomain, 0);
   context.issues.state(op, issuelog::State::Started);
+  return runOn(op);
+}
+
+int32_t concord::rt::runOn(Op &op) {
+  Context &context = *op.comm->context;
   auto ended = [&] {
     context.issues.state(op, op.status == CONCORD_OK
                                  ? issuelog::State::Completed

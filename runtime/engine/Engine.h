@@ -48,9 +48,18 @@ uint64_t missingPeer(const Op &op);
 /// (Prepare.cpp). Returns 0 or
 /// INVALID_ARGUMENT; the communicator is unaffected.
 int32_t prepare(Op &op, Comm &comm);
+/// Whether an operation like the last one may have these operands.
+bool fit(const Prepared &last, const void *input, const void *output);
 
 /// Run at once and to the end (stream NULL, no group open).
 int32_t runNow(Op &op);
+/// From where an operation of that kind is, to the end.
+int32_t runOn(Op &op);
+/// `op` has been prepared and run like this: let a call that asks for the same
+/// go without both, if there is nothing else that it would have to pass.
+void keepForCalls(const Op &op, const Asked &asked);
+/// The operation of the last such call once more, with other operands.
+int32_t runAgain(Op &op, const void *in, void *out);
 /// Hand over; op.stream may be null.
 void enqueue(Op &op);
 /// Make progress where possible; true if anything moved.
@@ -78,6 +87,15 @@ std::string fingerprintText(uint64_t print);
 
 /// "all_reduce #12 of 'tp' at site 3 (layer.0/MatMul)"
 std::string describe(const Op &op);
+
+/// Between two looks at a flag.
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 /// Spinning, yielding, sleeping; and looking out for dead peers meanwhile.
 class Waiter {

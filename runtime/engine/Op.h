@@ -21,6 +21,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -28,6 +29,13 @@ namespace concord::rt {
 
 using plan::Kind;
 using plan::Reduction;
+
+/// Elements in `bytes`, which are whole ones. Sizes are powers of two: a
+/// division takes longer than the copy of a small operation.
+constexpr uint64_t elementsIn(DType type, uint64_t bytes) {
+  size_t size = dtypeSize(type);
+  return size ? bytes >> std::countr_zero(size) : 0;
+}
 
 /// What one member wants done. Sizes are in bytes.
 struct OpRequest {
@@ -178,6 +186,14 @@ struct Prepared {
   bool usesIn = false, usesOut = false;
   uint64_t inBytes = 0, outBytes = 0;
   int64_t inPlace = 0; ///< output minus input when it works in place
+};
+
+/// What a call asks for, but for addresses.
+struct Asked {
+  Kind kind = Kind::Group; ///< of no call: there is none
+  int32_t dtype = 0, reduction = 0, root = 0;
+  uint64_t count = 0;
+  bool operator==(const Asked &) const = default;
 };
 
 /// How the last collective of a communicator was done, for explanations.

@@ -72,6 +72,15 @@ static bool needsStaging(const Op &op) {
          copies(r) || foreign(true) || foreign(false);
 }
 
+bool concord::rt::fit(const Prepared &last, const void *input,
+                      const void *output) {
+  const char *in = static_cast<const char *>(input);
+  const char *out = static_cast<const char *>(output);
+  return (in || !last.usesIn) && (out || !last.usesOut) &&
+         (!last.usesIn || !last.usesOut || out - in == last.inPlace ||
+          in >= out + last.outBytes || out >= in + last.inBytes);
+}
+
 /// True when `op` is as the last one, but for addresses that are as good; then
 /// it is prepared.
 static bool preparedBefore(Op &op, Comm &comm) {
@@ -81,12 +90,9 @@ static bool preparedBefore(Op &op, Comm &comm) {
       r.reduction != last.reduction || r.root != last.root || uneven(r) ||
       r.pairs || r.in.outer != 1 || r.out.outer != 1 || comm.destroyed)
     return false;
-  const char *in = static_cast<const char *>(r.in.base);
-  const char *out = static_cast<const char *>(r.out.base);
-  if ((last.usesIn && (!in || r.in.inner_bytes != r.chunk)) ||
-      (last.usesOut && (!out || r.out.inner_bytes != r.chunk)) ||
-      (last.usesIn && last.usesOut && out - in != last.inPlace &&
-       in < out + last.outBytes && out < in + last.inBytes))
+  if ((last.usesIn && r.in.inner_bytes != r.chunk) ||
+      (last.usesOut && r.out.inner_bytes != r.chunk) ||
+      !fit(last, r.in.base, r.out.base))
     return false; // the long way has the words
   op.comm = &comm;
   op.reduce = comm.reduce;
@@ -104,6 +110,7 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
   if (preparedBefore(op, comm))
     return CONCORD_OK;
   comm.prepared.chunk = ~uint64_t(0);
+  comm.asked = {};
   OpRequest &r = op.request;
   const Reduction askedReduction = r.reduction;
   const int32_t askedRoot = r.root;

@@ -151,11 +151,12 @@ void concord::rt::spans::beginRounds(Op &op) {
 bool concord::rt::spans::copyInByRounds(Op &op, uint64_t &left) {
   const Comm &comm = *op.comm;
   const Span &span = *comm.span;
+  // What no other member of this host reads, an agent takes from where it is.
+  if (span.agent() &&
+      (op.request.kind == Kind::AllGather || span.local.empty()))
+    return true;
   if (op.request.kind != Kind::AllGather)
     return copyIn(op, left);
-  // An agent takes its own from where it is.
-  if (span.agent())
-    return true;
   return piece(op, left, chunkOf(op, comm.me), [&](uint64_t at, uint64_t n) {
     copyOwn(op, true, 0, at, span.memory + at, n);
   });
@@ -170,14 +171,26 @@ bool concord::rt::spans::collect(Op &op, uint64_t &left) {
   auto inLane = [&](int member) {
     return span.placeOnHost[size_t(member)] % span.lanes == span.lane();
   };
+  const bool alone = span.local.empty();
+  auto takeOwn = [&](int chunk, uint64_t from, char *to, uint64_t bytes) {
+    return piece(op, left, bytes, [&](uint64_t at, uint64_t n) {
+      copyOwn(op, true, uint64_t(chunk), from + at, to + at, n);
+    });
+  };
   switch (r.kind) {
   case Kind::AllReduce:
   case Kind::Reduce:
+    if (alone)
+      return takeOwn(0, slice.begin, lane + slice.begin,
+                     slice.end - slice.begin);
     return reduceHere(op, left, slice.begin, lane + slice.begin,
                       slice.end - slice.begin);
   case Kind::Broadcast: {
     if (span.hostOf[size_t(r.root)] != span.host)
       return true;
+    if (alone)
+      return takeOwn(0, slice.begin, lane + slice.begin,
+                     slice.end - slice.begin);
     const char *from =
         comm.me == r.root ? span.memory : span.inputs[size_t(r.root)];
     return piece(
@@ -188,9 +201,13 @@ bool concord::rt::spans::collect(Op &op, uint64_t &left) {
   case Kind::ReduceScatter:
     for (; op.peerIndex < comm.size; ++op.peerIndex) {
       int member = op.peerIndex;
-      if (inLane(member) &&
-          !reduceHere(op, left, uint64_t(member) * roundUp(op.segmentBytes),
-                      lane + span.chunkAt[size_t(member)], chunkOf(op, member)))
+      if (!inLane(member))
+        continue;
+      char *to = lane + span.chunkAt[size_t(member)];
+      if (alone ? !takeOwn(member, 0, to, chunkOf(op, member))
+                : !reduceHere(op, left,
+                              uint64_t(member) * roundUp(op.segmentBytes), to,
+                              chunkOf(op, member)))
         return false;
     }
     op.peerIndex = 0;

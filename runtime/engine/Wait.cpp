@@ -37,14 +37,6 @@ static constexpr int64_t kYieldAlone = 5'000'000;
 static constexpr int64_t kYieldShared = 1'000'000;
 static constexpr int64_t kLookEvery = 20'000'000;
 
-static inline void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 const char *concord::rt::kindName(Kind kind) {
   switch (int(kind)) {
 #define X(name, number, text)                                                  \

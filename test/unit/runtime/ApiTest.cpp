@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace concord::test;
 
@@ -321,6 +322,98 @@ TEST(Api, BadArgumentsLeaveTheCommunicatorUsable) {
     EXPECT_EQ(y[0], 2);
     // Nothing at all is a legal operation.
     EXPECT_OK(sum(nullptr, nullptr, 0, f32, CONCORD_REDUCTION_SUM));
+  });
+}
+
+// A call that asks for what the last one did takes a short way
+// (engine/Collective.cpp, runAgain): nothing but its operands may be new.
+TEST(Api, CallsLikeTheLastOne) {
+  runRanks(3, [](Rank &rank) {
+    const int i32 = CONCORD_DTYPE_I32, sum = CONCORD_REDUCTION_SUM;
+    const int bad = CONCORD_ERROR_INVALID_ARGUMENT;
+    concord_stream *stream;
+    ASSERT_OK(concord_stream_create(rank.context, 0, &stream));
+    int32_t x[15][6], y[15][6], other[6];
+    for (int round = 0; round < 15; ++round)
+      for (int i = 0; i < 6; ++i)
+        x[round][i] = 100 * round + 10 * rank.rank + i;
+    auto all = [&](const int32_t *in, int32_t *out, uint64_t count = 2) {
+      return concord_all_reduce(rank.world, in, out, count, i32, sum, nullptr);
+    };
+    auto check = [&](int round, int i, int32_t want) {
+      ASSERT_EQ(y[round][i], want) << "round " << round << ", element " << i;
+    };
+    for (int round = 0; round < 15; ++round) {
+      for (int again = 0; again < 2; ++again) {
+        ASSERT_OK(all(x[round], y[round]));
+        check(round, 1, 300 * round + 33);
+      }
+      // What is wrong with a later call is said, and spoils nothing.
+      ASSERT_EQ(all(nullptr, y[round]), bad);
+      ASSERT_EQ(all(x[round], nullptr), bad);
+      ASSERT_OK(all(x[round], y[round]));
+      std::copy_n(x[round], 6, other);
+      ASSERT_EQ(all(other, other + 1), bad);
+      ASSERT_OK(all(other, other));
+      ASSERT_OK(all(x[round], y[round], 3)); // another count
+      check(round, 2, 300 * round + 36);
+      for (int again = 0; again < 3; ++again)
+        ASSERT_OK(concord_all_gather(rank.world, x[round] + again, y[round], 2,
+                                     i32, nullptr));
+      for (int i = 0; i < 6; ++i)
+        check(round, i, 100 * round + 10 * (i / 2) + 2 + i % 2);
+      for (int again = 0; again < 3; ++again)
+        ASSERT_OK(concord_all_to_all(rank.world, x[round], y[round], 2, i32,
+                                     nullptr));
+      for (int i = 0; i < 6; ++i)
+        check(round, i, 100 * round + 10 * (i / 2) + 2 * rank.rank + i % 2);
+      for (int again = 0; again < 3; ++again)
+        ASSERT_OK(concord_reduce_scatter(rank.world, x[round], y[round], 2, i32,
+                                         sum, nullptr));
+      check(round, 1, 300 * round + 30 + 3 * (2 * rank.rank + 1));
+      for (int root : {0, 0, 0, 2, 2, 1}) { // roots may change in between
+        ASSERT_OK(concord_broadcast(rank.world, x[round], y[round], 3, i32,
+                                    root, nullptr));
+        check(round, 2, 100 * round + 10 * root + 2);
+      }
+      for (int again = 0; again < 3; ++again)
+        ASSERT_OK(concord_reduce(rank.world, x[round],
+                                 rank.rank == 1 ? y[round] : nullptr, 2, i32,
+                                 sum, 1, nullptr));
+      if (rank.rank == 1)
+        check(round, 1, 300 * round + 33);
+      for (int again = 0; again < 3; ++again)
+        ASSERT_OK(concord_gather(rank.world, x[round] + again,
+                                 rank.rank == 2 ? y[round] : nullptr, 2, i32, 2,
+                                 nullptr));
+      if (rank.rank == 2)
+        for (int i = 0; i < 6; ++i)
+          check(round, i, 100 * round + 10 * (i / 2) + 2 + i % 2);
+      for (int again = 0; again < 3; ++again)
+        ASSERT_OK(concord_scatter(rank.world,
+                                  rank.rank == 0 ? x[round] : nullptr, y[round],
+                                  2, i32, 0, nullptr));
+      check(round, 1, 100 * round + 2 * rank.rank + 1);
+      // It keeps its place behind what a stream has been given.
+      ASSERT_OK(all(x[round], y[round]));
+      int32_t one = 1, three = 0, nine = 0;
+      ASSERT_OK(
+          concord_all_reduce(rank.world, &one, &three, 1, i32, sum, stream));
+      ASSERT_OK(all(x[round], y[round]));
+      ASSERT_EQ(three, 3);
+      ASSERT_OK(
+          concord_all_reduce(rank.world, &three, &nine, 1, i32, sum, nullptr));
+      ASSERT_EQ(nine, 9);
+      ASSERT_OK(concord_stream_synchronize(stream));
+      if (round % 7 == rank.rank) // late, so that the others have to wait
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_OK(concord_stream_destroy(stream));
+    // Members that do not ask for the same find out.
+    ASSERT_OK(all(x[0], y[0]));
+    ASSERT_OK(all(x[0], y[0]));
+    EXPECT_EQ(all(x[0], y[0], rank.rank == 2 ? 3 : 2), CONCORD_ERROR_MISMATCH);
+    EXPECT_EQ(all(x[0], y[0]), CONCORD_ERROR_BROKEN);
   });
 }
 
