@@ -196,9 +196,9 @@ bool Builder::buildSequence(const wire::Node &proto, Node &node, Scope &scope) {
   } else if (op == "SequenceAt") {
     result = sequence(0)[position(1, sequence(0).size(), false)];
   } else if (op == "SequenceLength") {
-    result = addConstant(*scope.graph, node.name + "/length",
-                         int64s({static_cast<int64_t>(sequence(0).size())},
-                                {}));
+    result =
+        addConstant(*scope.graph, node.name + "/length",
+                    int64s({static_cast<int64_t>(sequence(0).size())}, {}));
   } else if (op == "SequenceInsert") {
     std::vector<ValueId> list = sequence(0);
     const auto at = has(2) ? position(2, list.size(), true)
@@ -298,17 +298,16 @@ void Builder::buildLoop(const wire::Node &proto, Node &node, Scope &scope) {
   auto given = [&](size_t i) {
     return i < node.inputs.size() && node.inputs[i] != kNoValue;
   };
-  const int64_t trips = given(0)
-                            ? knownInt(node, scope, node.inputs[0], often)
-                            : std::numeric_limits<int64_t>::max();
+  const int64_t trips = given(0) ? knownInt(node, scope, node.inputs[0], often)
+                                 : std::numeric_limits<int64_t>::max();
   bool more = !given(1) || knownInt(node, scope, node.inputs[1], often) != 0;
 
   Scope outer = innerScope(scope, node.name + "/");
   readInitializers(body, outer); // once for all rounds
-  std::vector<ValueId> state(node.inputs.begin() +
-                                 static_cast<ptrdiff_t>(node.inputs.size() -
-                                                        carried),
-                             node.inputs.end());
+  std::vector<ValueId> state(
+      node.inputs.begin() +
+          static_cast<ptrdiff_t>(node.inputs.size() - carried),
+      node.inputs.end());
   std::vector<std::vector<ValueId>> stacks(stacked);
   for (int64_t round = 0; round < trips && more; ++round) {
     Tensor condition = Tensor::allocate({DType::BOOL, {}});
@@ -378,8 +377,7 @@ void Builder::buildScan(const wire::Node &proto, Node &node, Scope &scope) {
     for (size_t i = 0; i < stacks.size(); ++i)
       stacks[i].push_back(results[carried + i]);
   }
-  const std::vector<int64_t> reversed =
-      node.intsAttr("scan_output_directions");
+  const std::vector<int64_t> reversed = node.intsAttr("scan_output_directions");
   for (size_t i = 0; i < stacks.size(); ++i)
     if (entry(reversed, i))
       std::reverse(stacks[i].begin(), stacks[i].end());

@@ -40,6 +40,11 @@ static cl::opt<std::string> microOption(
              "one behind the other; auto: as many as are predicted to be "
              "fastest"),
     cl::init("1"), cl::value_desc("N|auto"), cl::cat(category));
+static cl::opt<int64_t> memoryOption(
+    "memory",
+    cl::desc("Bytes that the arena of each program may have; what does not "
+             "fit is refused (as memory= of --comm-pipeline)"),
+    cl::init(-1), cl::value_desc("BYTES"), cl::cat(category));
 static cl::opt<int64_t>
     worldOption("world",
                 cl::desc("Ranks of a model that holds collectives of its own"),
@@ -127,6 +132,13 @@ CompileOptions collectCompileOptions(std::string &error) {
              options.microBatches < 1 || options.microBatches > 1024) {
     error = "--micro-batches takes a number from 1 to 1024, or auto";
     return options;
+  }
+  if (memoryOption.getNumOccurrences()) {
+    if (memoryOption < 0) {
+      error = "--memory takes a number of bytes";
+      return options;
+    }
+    options.memory = memoryOption;
   }
   int64_t product = 1;
   for (auto &axis : options.mesh)

@@ -13,6 +13,7 @@
 #include "concord/onnx/Family.h"
 #include "concord/onnx/Reader.h"
 
+#include <optional>
 #include <string>
 
 namespace concord {
@@ -21,7 +22,8 @@ namespace concord {
 struct CompileOptions {
   Mesh mesh;
   int64_t world = 1;
-  int64_t microBatches = 1; ///< 0: the number of least predicted time
+  int64_t microBatches = 1;      ///< 0: the number of least predicted time
+  std::optional<int64_t> memory; ///< bytes that an arena may have
   std::map<int64_t, std::string> groupTypes;
   onnx::ReadOptions read;
   /// `--dim seq=1..512`, in the order given.

@@ -25,6 +25,7 @@
 #include "common/Family.h"
 #include "common/NodeBridge.h"
 #include "common/PlanBuilder.h"
+#include "common/Workspace.h"
 #include "concord/concord.h"
 #include "concord/stablehlo/Reader.h"
 #include "import/HloImport.h"
@@ -686,6 +687,12 @@ LogicalResult run(DialectRegistry &registry, const MlirOptMainConfig &config) {
     if ((*module)->hasAttr(kDims) && !(*module)->hasAttr("comm.point") &&
         failed(takeMembers(std::move(module), bounded)))
       return failure();
+  }
+  if (options.memory) {
+    for (OwningOpRef<ModuleOp> &member : bounded.owners)
+      setMemoryLimit(*member, *options.memory);
+    if (module)
+      setMemoryLimit(*module, *options.memory);
   }
   if (!bounded.owners.empty()) {
     PassManager manager(&context);

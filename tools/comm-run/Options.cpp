@@ -24,10 +24,20 @@ namespace concord::tools {
 namespace {
 
 /// Options of comm-opt whose value may stand in the next argument.
-constexpr std::array<std::string_view, 13> kCompileOptions = {
-    "--mesh",   "--tp",     "--dp",           "--pp",    "--ep",
-    "--dim",    "--shape",  "--const",        "--world", "--group-type",
-    "--import", "--report", "--micro-batches"};
+constexpr std::array<std::string_view, 14> kCompileOptions = {"--mesh",
+                                                              "--tp",
+                                                              "--dp",
+                                                              "--pp",
+                                                              "--ep",
+                                                              "--dim",
+                                                              "--shape",
+                                                              "--const",
+                                                              "--world",
+                                                              "--group-type",
+                                                              "--import",
+                                                              "--report",
+                                                              "--micro-batches",
+                                                              "--memory"};
 
 constexpr std::array<std::string_view, 27> kOwnOptions = {
     "--ranks",    "--input",     "--input-dir", "--seed",
