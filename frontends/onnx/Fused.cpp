@@ -13,8 +13,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Fused.h"
-#include "Infer.h"
+#include "FunctionBuilder.h"
 
 #include <algorithm>
 #include <numeric>
@@ -22,136 +21,6 @@
 namespace concord::onnx::detail {
 
 namespace {
-
-/// The opset that the functions are written for.
-constexpr int64_t kOpset = 23;
-
-class FunctionBuilder {
-public:
-  explicit FunctionBuilder(const NodeView &view) : view(view) {
-    function.set_name(view.node->opType);
-    auto *import = function.add_opset_import();
-    import->set_domain("");
-    import->set_version(kOpset);
-    for (size_t i = 0; i < view.inputs.size(); ++i)
-      function.add_input(in(i));
-  }
-
-  /// Name of an operand.
-  static std::string in(size_t i) { return "in" + std::to_string(i); }
-  bool has(size_t i) const { return view.hasInput(i); }
-
-  struct Made {
-    wire::Node *node;
-    std::string result;
-  };
-
-  /// A node of one result; its name is that of the operator.
-  Made op(const std::string &type, const std::vector<std::string> &operands) {
-    wire::Node *node = function.add_node();
-    node->set_op_type(type);
-    node->set_name(type + std::to_string(function.node_size()));
-    for (const std::string &operand : operands)
-      node->add_input(operand);
-    std::string result = "v" + std::to_string(function.node_size());
-    node->add_output(result);
-    return {node, result};
-  }
-
-  static void set(const Made &made, const char *name, int64_t value) {
-    wire::Attribute *attribute = made.node->add_attribute();
-    attribute->set_name(name);
-    attribute->set_type(wire::Attribute::INT);
-    attribute->set_i(value);
-  }
-  static void set(const Made &made, const char *name, double value) {
-    wire::Attribute *attribute = made.node->add_attribute();
-    attribute->set_name(name);
-    attribute->set_type(wire::Attribute::FLOAT);
-    attribute->set_f(static_cast<float>(value));
-  }
-  static void set(const Made &made, const char *name,
-                  const std::string &value) {
-    wire::Attribute *attribute = made.node->add_attribute();
-    attribute->set_name(name);
-    attribute->set_type(wire::Attribute::STRING);
-    attribute->set_s(value);
-  }
-  static void set(const Made &made, const char *name,
-                  const std::vector<int64_t> &values) {
-    wire::Attribute *attribute = made.node->add_attribute();
-    attribute->set_name(name);
-    attribute->set_type(wire::Attribute::INTS);
-    for (int64_t value : values)
-      attribute->add_ints(value);
-  }
-
-  /// A scalar of the first operand's type.
-  std::string scalar(double value) {
-    Made constant = op("Constant", {});
-    set(constant, "value_float", value);
-    if (view.inputs[0].dtype == DType::F32)
-      return constant.result;
-    Made cast = op("Cast", {constant.result});
-    set(cast, "to", int64_t{dtypeToWire(view.inputs[0].dtype)});
-    return cast.result;
-  }
-
-  std::string add(const std::string &a, const std::string &b) {
-    return op("Add", {a, b}).result;
-  }
-
-  /// `activation`, as onnxruntime's fused products and convolutions name it.
-  std::string activation(const std::string &x) {
-    const std::string name = view.node->stringAttr("activation", "");
-    std::vector<double> numbers;
-    if (const Attribute *given = view.node->attribute("activation_params"))
-      if (const auto *list = std::get_if<std::vector<double>>(given))
-        numbers = *list;
-    auto number = [&](size_t i, const char *attribute, double otherwise) {
-      return i < numbers.size() ? numbers[i]
-                                : view.node->floatAttr(attribute, otherwise);
-    };
-    if (name.empty())
-      return x;
-    if (name == "Clip")
-      return op("Clip", {x, scalar(number(0, "activation_alpha", 0)),
-                         scalar(number(1, "activation_beta", 0))})
-          .result;
-    if (name != "Relu" && name != "Tanh" && name != "Sigmoid" &&
-        name != "LeakyRelu" && name != "HardSigmoid" && name != "Softsign" &&
-        name != "Softplus" && name != "Elu")
-      throw Error("activation '" + name + "' is not supported");
-    Made made = op(name, {x});
-    if (name == "LeakyRelu")
-      set(made, "alpha", number(0, "activation_alpha", 0.01));
-    if (name == "Elu")
-      set(made, "alpha", number(0, "activation_alpha", 1.0));
-    if (name == "HardSigmoid") {
-      set(made, "alpha", number(0, "activation_alpha", 0.2));
-      set(made, "beta", number(1, "activation_beta", 0.5));
-    }
-    return made.result;
-  }
-
-  /// Ends the function with these results, "" for ones that it cannot give.
-  std::optional<wire::Function>
-  results(const std::vector<std::string> &values) {
-    for (size_t i = 0; i < view.node->outputs.size(); ++i) {
-      const bool given = i < values.size() && !values[i].empty();
-      if (view.node->outputs[i] != kNoValue && !given)
-        throw Error("result " + std::to_string(i) + " is not supported");
-      // Nobody asks for what stands in for an absent result.
-      function.add_output(given ? values[i] : values[0]);
-    }
-    return std::move(function);
-  }
-
-  const NodeView &view;
-
-private:
-  wire::Function function;
-};
 
 /// An operand of a fused product as MatMul takes it: its first dimension moved
 /// behind the batches if `batches`, then the last two exchanged if `matrix`.
@@ -267,15 +136,21 @@ std::optional<wire::Function> fusedFunction(const NodeView &view) {
     const char *name;
     size_t least; ///< operands
     std::optional<wire::Function> (*make)(FunctionBuilder &);
+    unsigned optional = 0; ///< those of them that may be absent, as bits
   };
   static constexpr Entry entries[] = {
+      {"Attention", 2, attention},
       {"BiasGelu", 2, [](FunctionBuilder &b) { return gelu(b, false); }},
+      {"EmbedLayerNormalization", 7, embedLayerNorm, 1 << 1 | 1 << 4},
       {"FastGelu", 1, [](FunctionBuilder &b) { return gelu(b, true); }},
       {"FusedConv", 2, fusedConv},
       {"FusedGemm", 2, fusedGemm},
       {"FusedMatMul", 2, fusedMatMul},
       {"Gelu", 1, [](FunctionBuilder &b) { return gelu(b, false); }},
+      {"GroupQueryAttention", 1, groupQueryAttention},
+      {"MultiHeadAttention", 1, multiHeadAttention},
       {"QuickGelu", 1, quickGelu},
+      {"RotaryEmbedding", 4, rotaryEmbedding},
       {"SimplifiedLayerNormalization", 2, rmsNorm},
       {"SkipLayerNormalization", 3,
        [](FunctionBuilder &b) { return skipNorm(b, false); }},
@@ -286,7 +161,7 @@ std::optional<wire::Function> fusedFunction(const NodeView &view) {
     if (op != entry.name)
       continue;
     for (size_t i = 0; i < entry.least; ++i)
-      if (!view.hasInput(i))
+      if (!view.hasInput(i) && !(entry.optional >> i & 1))
         throw Error("operand " + std::to_string(i) + " is missing");
     FunctionBuilder builder(view);
     return entry.make(builder);
