@@ -201,6 +201,12 @@ inline bool wideOutput(int32_t kind) {
   return kind == kAllGather || kind == kAllToAll || kind == kGather;
 }
 
+/// Whether one member gives or takes what all others do not.
+inline bool isRooted(int32_t kind) {
+  return kind == kBroadcast || kind == kReduce || kind == kGather ||
+         kind == kScatter;
+}
+
 /// Input element i of rank r: a small integer, never zero.
 inline int valueOf(int rank, uint64_t i) {
   return 1 + int((uint64_t(rank) + i) % 3);

@@ -29,7 +29,7 @@ The interpreter lock is released while a step runs, or a call waits.
 """
 
 from ._abi import ConcordError, library, library_path, version
-from ._comm import Communicator, Issuer, Stream
+from ._comm import Communicator, Issuer, Stream, unique_id
 from ._launch import launch
 from ._program import Context, Entry, Job, Program
 from ._run import run
@@ -50,5 +50,6 @@ __all__ = [
     "library_path",
     "run",
     "shard",
+    "unique_id",
     "version",
 ]

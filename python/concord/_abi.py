@@ -133,6 +133,16 @@ class ProgramInfo(ctypes.Structure):
     ]
 
 
+ID_BYTES = 128  # of a concord_unique_id
+
+
+def id_buffer(unique_id):
+    """A concord_unique_id of these bytes."""
+    if len(unique_id) != ID_BYTES:
+        raise ValueError(f"a unique id has {ID_BYTES} bytes, not {len(unique_id)}")
+    return (ctypes.c_uint8 * ID_BYTES).from_buffer_copy(unique_id)
+
+
 def made(struct):
     """A zeroed struct with its size filled in."""
     value = struct()
@@ -153,12 +163,15 @@ _PROTOTYPES = {
     "concord_abi_version": (_U32, []),
     "concord_last_error": (ctypes.c_char_p, []),
     "concord_status_name": (ctypes.c_char_p, [_I32]),
+    "concord_unique_id_create": (None, [_PTR]),
     "concord_job_create": (None, [_I32, ctypes.c_uint64, _P(_PTR)]),
     "concord_job_destroy": (None, [_PTR]),
     "concord_context_create": (None, [_P(ContextConfig), _P(_PTR)]),
     "concord_context_finalize": (None, [_PTR]),
     "concord_context_abort": (None, [_PTR, ctypes.c_char_p]),
     "concord_context_rank": (None, [_PTR, _P(_I32), _P(_I32)]),
+    "concord_comm_grow": (None, [_PTR, _I32, _PTR, _P(_PTR)]),
+    "concord_comm_context": (None, [_PTR, _P(_PTR)]),
     "concord_comm_create_group": (
         None, [_PTR, _P(_I32), _U32, _P(CommConfig), _P(_PTR)]),
     "concord_stream_create": (None, [_PTR, _I32, _P(_PTR)]),

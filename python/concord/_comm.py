@@ -45,6 +45,14 @@ class Stream:
         self._library.concord_stream_synchronize(self._handle)
 
 
+def unique_id():
+    """A fresh name for a job, 128 bytes: made by one process, carried to the others
+    by the application, good for one job."""
+    name = (ctypes.c_uint8 * _abi.ID_BYTES)()
+    _abi.library().concord_unique_id_create(ctypes.byref(name))
+    return bytes(name)
+
+
 class Communicator:
     """The members ``ranks`` (world ranks, in group order), under ``name``.
 
@@ -55,6 +63,7 @@ class Communicator:
 
     def __init__(self, context, name, ranks, priority=0):
         self._library = context._library
+        self._context_type = type(context)
         self.name, self.ranks = name, list(ranks)
         config = _abi.made(_abi.CommConfig)
         self._name = name.encode()
@@ -71,6 +80,24 @@ class Communicator:
         """The ``concord_comm *``, for code of the same process in another
         language."""
         return self._handle.value
+
+    def grow(self, world, unique_id=None):
+        """The Context of a job of ``world`` ranks: the members, which keep their group
+        ranks, and the processes that make a ``Context(unique_id=..., rank=...,
+        world=world)`` with one of the ranks from the number of members on.
+
+        Collective over the members; nothing may be in flight. ``unique_id`` is needed
+        at group rank 0 only. All members succeed or all raise the same ConcordError;
+        this communicator stays as it is."""
+        name = None if unique_id is None else _abi.id_buffer(unique_id)
+        handle, context = ctypes.c_void_p(), ctypes.c_void_p()
+        self._library.concord_comm_grow(
+            self._handle, world, name and ctypes.byref(name), ctypes.byref(handle)
+        )
+        self._library.concord_comm_context(handle, ctypes.byref(context))
+        grown = object.__new__(self._context_type)
+        grown._adopt(self._library, context)
+        return grown
 
     def all_reduce(self, source, target, reduction="sum", stream=None):
         """``target`` = the reduction of all members' ``source``."""

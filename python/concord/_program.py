@@ -74,12 +74,17 @@ class Context:
     ``gate`` is "off", "record", "check" or "hold" (None: what the environment or
     the plan asks for). ``device_slots`` is the number of communication slots of
     the device (0: CONCORD_DEVICE_SLOTS).
+
+    With ``unique_id`` (concord.unique_id()), ``rank`` and ``world`` processes that
+    no launcher has started meet under that name, or join a communicator that grows
+    by it (``Communicator.grow``), within ``connect_timeout`` seconds (0:
+    CONCORD_CONNECT_TIMEOUT).
     """
 
     def __init__(self, job=None, rank=0, timeout=0.0, heap_bytes=0,
-                 threads=False, gate=None, gate_timeout=0.0, device_slots=0):
-        self._library = _abi.library()
-        self._job = job
+                 threads=False, gate=None, gate_timeout=0.0, device_slots=0,
+                 unique_id=None, world=0, connect_timeout=0.0):
+        library = _abi.library()
         config = _abi.made(_abi.ContextConfig)
         config.abi_version = _abi.ABI_VERSION
         config.thread_level = 2 if threads else 1
@@ -88,15 +93,23 @@ class Context:
         config.device_slots = device_slots
         config.rank = rank
         config.timeout_seconds = timeout
+        config.connect_timeout_seconds = connect_timeout
         config.heap_bytes = heap_bytes
+        if unique_id is not None:
+            name = _abi.id_buffer(unique_id)
+            config.unique_id = ctypes.addressof(name)
+            config.world = world
         if job is not None:
             config.job = job._handle
             config.world = job.world
         handle = ctypes.c_void_p()
-        self._library.concord_context_create(
+        library.concord_context_create(
             ctypes.byref(config), ctypes.byref(handle)
         )
-        self._handle = handle
+        self._adopt(library, handle, job)
+
+    def _adopt(self, library, handle, job=None):
+        self._library, self._handle, self._job = library, handle, job
         own, world = ctypes.c_int32(), ctypes.c_int32()
         self._library.concord_context_rank(
             handle, ctypes.byref(own), ctypes.byref(world)

@@ -33,6 +33,23 @@ namespace concord::rt {
   if (int32_t entered = entry.status())                                        \
   return entered
 
+/// Return INVALID_ARGUMENT where a caller has forgotten a struct's size: what
+/// it has filled in would be passed over without a word. Null is no struct.
+#define CONCORD_SIZED(given)                                                   \
+  if ((given) && (given)->struct_size < sizeof(uint32_t))                      \
+  return concord::rt::fail(CONCORD_ERROR_INVALID_ARGUMENT,                     \
+                           "%s: %s->struct_size is %u: set it to sizeof "      \
+                           "*%s",                                              \
+                           __func__, #given, (given)->struct_size, #given)
+
+/// A communicator that was destroyed a moment ago is still known.
+inline int32_t checkAlive(const Comm &comm, const char *what) {
+  return comm.destroyed ? fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                               "%s: communicator '%s' was destroyed already",
+                               what, comm.name.c_str())
+                        : CONCORD_OK;
+}
+
 /// A caller's struct, which may be older and shorter; what it lacks is zero.
 template <typename T> T takeStruct(const T *given) {
   T value{};

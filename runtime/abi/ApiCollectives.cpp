@@ -29,6 +29,24 @@ int32_t passGate(Comm &comm, const Op &op) {
   return comm.context->gate->enter(comm, &launch, 1);
 }
 
+/// Also a number that is none, which no dtype has.
+Reduction reductionOf(int32_t number) {
+  return Reduction(number < 0 || number > 255 ? 255 : number);
+}
+
+/// Operations of `context` may be put on `stream`.
+int32_t checkStream(const Context &context, const concord_stream *stream,
+                    const char *what) {
+  if (stream->destroyed)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "%s: the stream was destroyed already", what);
+  if (stream->context != &context)
+    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                "%s: stream and communicator belong to different contexts",
+                what);
+  return CONCORD_OK;
+}
+
 concord_buffer dense(const void *base, uint64_t bytes, uint64_t chunks = 1) {
   return {const_cast<void *>(base), 1, bytes, bytes * chunks};
 }
@@ -129,9 +147,9 @@ int32_t Call::fillLists(Op &op) const {
 int32_t Call::run(concord_stream *stream, const Asked &asked) {
   Context &context = *comm.context;
   CONCORD_ENTER(context);
-  if (stream && stream->context != &context)
-    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
-                "stream and communicator belong to different contexts");
+  if (stream)
+    if (int32_t status = checkStream(context, stream, kindName(r.kind)))
+      return status;
   if (!stream && context.groupDepth == 0 && !receive && !pairs) {
     // The pool's operation has room for lists; this one needs none.
     if (int32_t status = prepare(own, comm))
@@ -198,7 +216,9 @@ int32_t passGroup(const std::vector<Op *> &ops) {
 }
 
 /// Start what a group has collected. Operations of one stream become the
-/// members of one entry of that stream, so that they run side by side.
+/// members of one entry of that stream, so that they run side by side. They are
+/// issued in the order of the calls, whatever their streams: that is the order
+/// which the members of a communicator share, as their other calls differ.
 int32_t startGroup(Context &context, std::vector<Op *> ops) {
   if (context.gate)
     if (int32_t status = passGroup(ops)) {
@@ -206,43 +226,33 @@ int32_t startGroup(Context &context, std::vector<Op *> ops) {
         giveBack(context, op);
       return status;
     }
-  // One launch per stream: its operations share a slot of the device.
-  for (size_t i = 0; i < ops.size(); ++i) {
-    size_t first = i;
-    for (size_t j = 0; j < i && first == i; ++j)
-      if (ops[j]->stream == ops[i]->stream)
-        first = j;
-    ops[i]->launch =
-        first == i ? context.issues.latest() + 1 + i : ops[first]->launch;
-  }
   std::vector<Op *> waits;
   for (size_t i = 0; i < ops.size(); ++i) {
     Op *op = ops[i];
-    if (!op)
-      continue;
-    concord_stream *stream = op->stream;
-    if (!stream) {
+    size_t first = 0;
+    while (ops[first]->stream != op->stream)
+      ++first;
+    // One launch per stream: its operations share a slot of the device.
+    op->launch = first == i ? context.issues.latest() + 1 : ops[first]->launch;
+    if (!op->stream) {
       op->pooled = false;
       waits.push_back(op);
-      enqueue(*op);
-      continue;
+    } else if (first == i) {
+      Op *parent = takeOp(context);
+      parent->request.kind = Kind::Group;
+      parent->comm = nullptr;
+      parent->stream = op->stream;
+      parent->pooled = true;
+      enqueue(*parent);
+      op->parent = parent;
+    } else {
+      op->parent = ops[first]->parent;
     }
-    Op *parent = takeOp(context);
-    parent->request.kind = Kind::Group;
-    parent->comm = nullptr;
-    parent->stream = stream;
-    parent->pooled = true;
-    for (size_t j = i; j < ops.size(); ++j) {
-      if (!ops[j] || ops[j]->stream != stream)
-        continue;
-      ops[j]->parent = parent;
-      ++parent->pendingChildren;
-      parent->children.push_back(ops[j]);
-      ops[j] = nullptr;
+    if (op->parent) {
+      ++op->parent->pendingChildren;
+      op->parent->children.push_back(op);
     }
-    enqueue(*parent);
-    for (Op *child : parent->children)
-      enqueue(*child);
+    enqueue(*op);
   }
   int32_t status = CONCORD_OK;
   for (Op *op : waits) {
@@ -264,7 +274,7 @@ int32_t concord_all_reduce(concord_comm *comm, const void *in, void *out,
   if (auto status = repeat(*comm, asked, in, out, stream))
     return *status;
   Call call(*comm, Kind::AllReduce, dtype, count);
-  call.r.reduction = Reduction(reduction);
+  call.r.reduction = reductionOf(reduction);
   call.r.in = dense(in, call.r.chunk);
   call.r.out = dense(out, call.r.chunk);
   return call.run(stream, asked);
@@ -303,7 +313,7 @@ int32_t concord_reduce_scatter(concord_comm *comm, const void *in, void *out,
   if (auto status = repeat(*comm, asked, in, out, stream))
     return *status;
   Call call(*comm, Kind::ReduceScatter, dtype, count);
-  call.r.reduction = Reduction(reduction);
+  call.r.reduction = reductionOf(reduction);
   call.r.in = dense(in, call.r.chunk, uint64_t(comm->size));
   call.r.out = dense(out, call.r.chunk);
   return call.run(stream, asked);
@@ -315,7 +325,7 @@ int32_t concord_reduce_scatter_v(concord_comm *comm, const void *in, void *out,
   CONCORD_NOT_NULL(comm);
   CONCORD_NOT_NULL(counts);
   Call call(*comm, Kind::ReduceScatter, dtype, 0);
-  call.r.reduction = Reduction(reduction);
+  call.r.reduction = reductionOf(reduction);
   call.receive = counts;
   call.r.in = dense(in, 0);
   call.r.out = dense(out, 0);
@@ -372,7 +382,7 @@ int32_t concord_reduce(concord_comm *comm, const void *in, void *out,
   if (auto status = repeat(*comm, asked, in, out, stream))
     return *status;
   Call call(*comm, Kind::Reduce, dtype, count);
-  call.r.reduction = Reduction(reduction);
+  call.r.reduction = reductionOf(reduction);
   call.r.root = root;
   call.r.in = dense(in, call.r.chunk);
   call.r.out = dense(out, call.r.chunk);
@@ -452,6 +462,15 @@ int32_t concord_batch_p2p(concord_comm *comm, const concord_p2p *messages,
   Context &context = *comm->context;
   return guarded([&] {
     CONCORD_ENTER(context);
+    if (stream)
+      if (int32_t status = checkStream(context, stream, "concord_batch_p2p"))
+        return status;
+    for (uint32_t i = 0; i < count; ++i)
+      if (messages[i].send != 0 && messages[i].send != 1)
+        return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                    "concord_batch_p2p: send of message %u is %d: 1 sends, 0 "
+                    "receives",
+                    i, messages[i].send);
     std::vector<Op *> ops;
     for (uint32_t i = 0; i < count; ++i) {
       const concord_p2p &m = messages[i];

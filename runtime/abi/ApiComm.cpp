@@ -34,13 +34,16 @@ std::string nameOf(const concord_comm_config &config, const Comm *parent,
          std::to_string(number);
 }
 
-/// A communicator that was destroyed a moment ago is still known.
-int32_t checkAlive(const Comm &comm, const char *what) {
-  if (comm.destroyed)
-    return fail(CONCORD_ERROR_INVALID_ARGUMENT,
-                "%s: communicator '%s' was destroyed already", what,
-                comm.name.c_str());
-  return CONCORD_OK;
+int32_t checkAlive(const concord_stream &stream, const char *what) {
+  return stream.destroyed ? fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                                 "%s: the stream was destroyed already", what)
+                          : CONCORD_OK;
+}
+
+int32_t checkAlive(const concord_event &event, const char *what) {
+  return event.destroyed ? fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                                "%s: the event was destroyed already", what)
+                         : CONCORD_OK;
 }
 
 int32_t checkIdle(const Comm &comm, const char *what) {
@@ -48,6 +51,29 @@ int32_t checkIdle(const Comm &comm, const char *what) {
     return fail(CONCORD_ERROR_BUSY,
                 "%s: operations are in flight on communicator '%s'", what,
                 comm.name.c_str());
+  for (const Op *op : comm.context->groupOps)
+    if (op->comm == &comm)
+      return fail(CONCORD_ERROR_BUSY,
+                  "%s: a group that is open has operations on communicator "
+                  "'%s'",
+                  what, comm.name.c_str());
+  return CONCORD_OK;
+}
+
+/// What a pool gave belongs to it, and its parent must outlive it.
+int32_t checkPools(const Comm &comm, const char *what) {
+  for (const concord_pool *pool : comm.context->pools) {
+    if (pool->parent == &comm)
+      return fail(CONCORD_ERROR_BUSY,
+                  "%s: a pool over communicator '%s' is left; destroy it first",
+                  what, comm.name.c_str());
+    for (const auto &kept : pool->kept)
+      if (kept.comm == &comm)
+        return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                    "%s: communicator '%s' belongs to a pool; give it back "
+                    "with concord_pool_release",
+                    what, comm.name.c_str());
+  }
   return CONCORD_OK;
 }
 
@@ -80,10 +106,13 @@ int32_t concord_comm_split(concord_comm *parent, int32_t color, int32_t key,
                            concord_comm **out) {
   CONCORD_NOT_NULL(parent);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(config);
   *out = nullptr;
   return guarded([&] {
     Context &context = *parent->context;
     CONCORD_ENTER(context);
+    if (int32_t status = checkAlive(*parent, "concord_comm_split"))
+      return status;
     concord_comm_config settings = takeStruct(config);
     uint32_t number = ++parent->splits;
     std::vector<SplitWord> all = tellAll(*parent, SplitWord{color, key});
@@ -114,6 +143,7 @@ int32_t concord_comm_create_group(concord_context *context,
   CONCORD_NOT_NULL(context);
   CONCORD_NOT_NULL(worldRanks);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(config);
   *out = nullptr;
   return guarded([&] {
     CONCORD_ENTER(*context);
@@ -151,10 +181,13 @@ int32_t concord_comm_shrink(concord_comm *parent,
                             concord_comm **out) {
   CONCORD_NOT_NULL(parent);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(config);
   *out = nullptr;
   return guarded([&] {
     Context &context = *parent->context;
     CONCORD_ENTER(context);
+    if (int32_t status = checkAlive(*parent, "concord_comm_shrink"))
+      return status;
     concord_comm_config settings = takeStruct(config);
     // A rank's state in the job's memory is the one that all survivors see.
     std::vector<int32_t> ranks;
@@ -215,6 +248,8 @@ int32_t concord_comm_drain(concord_comm *comm) {
   CONCORD_NOT_NULL(comm);
   return guarded([&] {
     CONCORD_ENTER(*comm->context);
+    if (int32_t status = checkAlive(*comm, "concord_comm_drain"))
+      return status;
     while (comm->head)
       waitFor(*comm->head);
     while (!comm->messages.empty())
@@ -227,6 +262,8 @@ int32_t concord_comm_drain(concord_comm *comm) {
 
 int32_t concord_comm_revoke(concord_comm *comm) {
   CONCORD_NOT_NULL(comm);
+  if (int32_t status = checkAlive(*comm, __func__))
+    return status;
   comm->block.header->revoked.store(1, std::memory_order_release);
   comm->context->segment->announce();
   if (comm->span) {
@@ -248,6 +285,11 @@ int32_t concord_comm_abort(concord_comm *comm) {
     if (comm == context.worldComm)
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "the communicator of all ranks belongs to the context");
+    if (int32_t status = checkPools(*comm, "concord_comm_abort"))
+      return status;
+    for (const Op *op : context.groupOps)
+      if (op->comm == comm)
+        return checkIdle(*comm, "concord_comm_abort");
     fail(CONCORD_ERROR_ABORTED, "rank %d aborted communicator '%s'",
          context.rank, comm->name.c_str());
     Op op;
@@ -273,6 +315,8 @@ int32_t concord_comm_destroy(concord_comm *comm) {
                   "the communicator of all ranks belongs to the context");
     if (int32_t status = checkIdle(*comm, "concord_comm_destroy"))
       return status;
+    if (int32_t status = checkPools(*comm, "concord_comm_destroy"))
+      return status;
     if (comm == context.worldComm)
       return checkEmpty(context);
     dropComm(comm);
@@ -288,6 +332,8 @@ int32_t concord_comm_last_form(const concord_comm *comm, char *text,
                                uint64_t bytes) {
   CONCORD_NOT_NULL(comm);
   CONCORD_NOT_NULL(text);
+  if (int32_t status = checkAlive(*comm, __func__))
+    return status;
   if (bytes == 0)
     return fail(CONCORD_ERROR_INVALID_ARGUMENT, "no room for the text");
   std::string words = formOf(*comm);
@@ -300,6 +346,8 @@ int32_t concord_comm_last_form(const concord_comm *comm, char *text,
 int32_t concord_comm_async_error(concord_comm *comm, int32_t *status) {
   CONCORD_NOT_NULL(comm);
   CONCORD_NOT_NULL(status);
+  if (int32_t gone = checkAlive(*comm, __func__))
+    return gone;
   *status = comm->status;
   if (*status == CONCORD_OK)
     if (uint64_t broken = comm->block.header->broken.load())
@@ -331,8 +379,14 @@ int32_t concord_stream_destroy(concord_stream *stream) {
   return guarded([&] {
     Context &context = *stream->context;
     CONCORD_ENTER(context);
+    if (int32_t status = checkAlive(*stream, "concord_stream_destroy"))
+      return status;
     if (stream->head)
       return fail(CONCORD_ERROR_BUSY, "the stream still has operations");
+    for (const Op *op : context.groupOps)
+      if (op->stream == stream)
+        return fail(CONCORD_ERROR_BUSY,
+                    "a group that is open has operations on the stream");
     // Its events have all happened.
     for (concord_event *event : context.events)
       if (event->stream == stream)
@@ -341,7 +395,7 @@ int32_t concord_stream_destroy(concord_stream *stream) {
       if (op->waitStream == stream)
         op->waitStream = nullptr;
     std::erase(context.streams, stream);
-    delete stream;
+    context.streamGraves.bury(stream);
     return int32_t(CONCORD_OK);
   });
 }
@@ -350,6 +404,8 @@ int32_t concord_stream_synchronize(concord_stream *stream) {
   CONCORD_NOT_NULL(stream);
   return guarded([&] {
     CONCORD_ENTER(*stream->context);
+    if (int32_t status = checkAlive(*stream, "concord_stream_synchronize"))
+      return status;
     return waitStream(*stream, stream->enqueued);
   });
 }
@@ -358,6 +414,8 @@ int32_t concord_stream_query(concord_stream *stream) {
   CONCORD_NOT_NULL(stream);
   return guarded([&] {
     CONCORD_ENTER(*stream->context);
+    if (int32_t status = checkAlive(*stream, "concord_stream_query"))
+      return status;
     progress(*stream->context);
     if (stream->head)
       return fail(CONCORD_ERROR_NOT_READY, "the stream is not empty");
@@ -374,6 +432,10 @@ int32_t concord_stream_wait_event(concord_stream *stream,
   return guarded([&] {
     Context &context = *stream->context;
     CONCORD_ENTER(context);
+    if (int32_t status = checkAlive(*stream, "concord_stream_wait_event"))
+      return status;
+    if (int32_t status = checkAlive(*event, "concord_stream_wait_event"))
+      return status;
     if (event->context != &context)
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "stream and event belong to different contexts");
@@ -409,16 +471,24 @@ int32_t concord_event_create(concord_context *context, concord_event **out) {
 int32_t concord_event_destroy(concord_event *event) {
   if (!event)
     return CONCORD_OK;
-  CONCORD_ENTER(*event->context);
-  std::erase(event->context->events, event);
-  delete event;
-  return CONCORD_OK;
+  return guarded([&] {
+    CONCORD_ENTER(*event->context);
+    if (int32_t status = checkAlive(*event, "concord_event_destroy"))
+      return status;
+    std::erase(event->context->events, event);
+    event->context->eventGraves.bury(event);
+    return int32_t(CONCORD_OK);
+  });
 }
 
 int32_t concord_event_record(concord_event *event, concord_stream *stream) {
   CONCORD_NOT_NULL(event);
   CONCORD_NOT_NULL(stream);
   CONCORD_ENTER(*event->context);
+  if (int32_t status = checkAlive(*event, __func__))
+    return status;
+  if (int32_t status = checkAlive(*stream, __func__))
+    return status;
   if (event->context != stream->context)
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "stream and event belong to different contexts");
@@ -431,6 +501,8 @@ int32_t concord_event_query(concord_event *event) {
   CONCORD_NOT_NULL(event);
   return guarded([&] {
     CONCORD_ENTER(*event->context);
+    if (int32_t status = checkAlive(*event, "concord_event_query"))
+      return status;
     progress(*event->context);
     if (!event->stream || event->stream->completed >= event->ticket)
       return int32_t(CONCORD_OK);
@@ -442,6 +514,8 @@ int32_t concord_event_synchronize(concord_event *event) {
   CONCORD_NOT_NULL(event);
   return guarded([&] {
     CONCORD_ENTER(*event->context);
+    if (int32_t status = checkAlive(*event, "concord_event_synchronize"))
+      return status;
     return event->stream ? waitStream(*event->stream, event->ticket)
                          : int32_t(CONCORD_OK);
   });

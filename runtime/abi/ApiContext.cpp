@@ -14,7 +14,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 using namespace concord::rt;
@@ -70,6 +72,7 @@ int32_t concord_unique_id_create(concord_unique_id *out) {
 int32_t concord_context_create(const concord_context_config *config,
                                concord_context **out) {
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(config);
   *out = nullptr;
   return guarded([&] {
     *out = joinJob(takeStruct(config));
@@ -135,6 +138,10 @@ int32_t concord_context_rank_table(concord_context *context,
   CONCORD_NOT_NULL(context);
   CONCORD_NOT_NULL(entries);
   for (uint32_t r = 0; r < count && int(r) < context->world; ++r) {
+    const concord_rank_entry *entry = &entries[r];
+    CONCORD_SIZED(entry);
+  }
+  for (uint32_t r = 0; r < count && int(r) < context->world; ++r) {
     RankSlot &slot = context->segment->slot(int(r));
     concord_rank_entry value{};
     value.rank = int32_t(r);
@@ -152,6 +159,7 @@ int32_t concord_context_device(const concord_context *context, int32_t rank,
                                concord_device_desc *out) {
   CONCORD_NOT_NULL(context);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(out);
   if (rank < 0 || rank >= context->world)
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "rank %d is outside a world of "
@@ -182,6 +190,7 @@ int32_t concord_live_status_query(concord_context *context, int32_t rank,
                                   concord_live_status *out) {
   CONCORD_NOT_NULL(context);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(out);
   if (rank < 0 || rank >= context->world)
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "rank %d is outside a world of "
@@ -253,23 +262,66 @@ int32_t concord_heap_free(concord_context *context, void *pointer) {
   return CONCORD_OK;
 }
 
+/// Make the pages of foreign memory present, as reading them would; their
+/// contents stay. False where it cannot be read.
+static bool makePresent(char *begin, uint64_t bytes) {
+  const auto page = uint64_t(::sysconf(_SC_PAGESIZE));
+  auto first = reinterpret_cast<uint64_t>(begin) & ~(page - 1), last = first;
+  if (__builtin_add_overflow(reinterpret_cast<uint64_t>(begin), bytes - 1,
+                             &last))
+    return false;
+  auto *pages = reinterpret_cast<char *>(first);
+  uint64_t length = (last & ~(page - 1)) - first + page;
+#ifdef MADV_POPULATE_READ
+  if (::madvise(pages, length, MADV_POPULATE_READ) == 0)
+    return true;
+  if (errno == ENOMEM || errno == EFAULT)
+    return false;
+#endif
+  // Linux before 5.14. The kernel copies a byte of each page, and says where it
+  // cannot; it may be forbidden to.
+  for (uint64_t at = 0; at < length; at += page) {
+    char byte;
+    iovec here{&byte, 1}, there{pages + at, 1};
+    if (::process_vm_readv(::getpid(), &here, 1, &there, 1, 0) != 1)
+      return errno != EFAULT;
+  }
+  return true;
+}
+
 int32_t concord_buffer_register(concord_context *context, void *pointer,
                                 uint64_t bytes) {
   CONCORD_NOT_NULL(context);
   CONCORD_NOT_NULL(pointer);
-  // Foreign buffers are staged page by page; touching them now spares the first
-  // operation the faults. Reading is enough: the contents must stay.
-  volatile const char *at = static_cast<const char *>(pointer);
-  for (uint64_t i = 0; i < bytes; i += 4096)
-    (void)at[i];
-  preferHuge(*context, pointer, bytes, "registered memory", false);
-  return CONCORD_OK;
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    // Foreign buffers are staged page by page; what is present now spares the
+    // first operation the faults.
+    if (bytes == 0 || !makePresent(static_cast<char *>(pointer), bytes))
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "concord_buffer_register: %llu bytes at %p are not memory "
+                  "of this process that can be read",
+                  (unsigned long long)bytes, pointer);
+    preferHuge(*context, pointer, bytes, "registered memory", false);
+    ++context->registered[pointer];
+    return int32_t(CONCORD_OK);
+  });
 }
 
 int32_t concord_buffer_deregister(concord_context *context, void *pointer) {
   CONCORD_NOT_NULL(context);
   CONCORD_NOT_NULL(pointer);
-  return CONCORD_OK;
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    auto found = context->registered.find(pointer);
+    if (found == context->registered.end())
+      return fail(CONCORD_ERROR_INVALID_ARGUMENT,
+                  "concord_buffer_deregister: no buffer at %p is registered",
+                  pointer);
+    if (--found->second == 0)
+      context->registered.erase(found);
+    return int32_t(CONCORD_OK);
+  });
 }
 
 void concord_poll(concord_context *context) {

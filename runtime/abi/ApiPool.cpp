@@ -60,9 +60,12 @@ int32_t concord_pool_create(concord_comm *parent,
                             concord_pool **out) {
   CONCORD_NOT_NULL(parent);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(config);
   *out = nullptr;
   return guarded([&] {
     CONCORD_ENTER(*parent->context);
+    if (int32_t status = checkAlive(*parent, "concord_pool_create"))
+      return status;
     concord_pool_config settings = takeStruct(config);
     auto pool = std::make_unique<concord_pool>();
     pool->parent = parent;
@@ -84,6 +87,7 @@ int32_t concord_pool_acquire(concord_pool *pool, const int32_t *members,
   CONCORD_NOT_NULL(members);
   CONCORD_NOT_NULL(ticket);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(config);
   *out = nullptr;
   return guarded([&] {
     Comm &parent = *pool->parent;
@@ -208,6 +212,7 @@ int32_t concord_pool_stats_query(const concord_pool *pool,
                                  concord_pool_stats *out) {
   CONCORD_NOT_NULL(pool);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(out);
   concord_pool_stats value{};
   for (const auto &kept : pool->kept)
     ++(kept.inUse ? value.in_use : value.idle);

@@ -73,6 +73,7 @@ int32_t concord_program_load(concord_context *context, const char *path,
   CONCORD_NOT_NULL(context);
   CONCORD_NOT_NULL(path);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(options);
   *out = nullptr;
   return guarded([&] {
     CONCORD_ENTER(*context);
@@ -150,6 +151,7 @@ int32_t concord_program_info_query(const concord_program *program,
                                    concord_program_info *out) {
   CONCORD_NOT_NULL(program);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(out);
   concord_program_info value{};
   value.name = program->name.c_str();
   value.world = program->context->world;
@@ -183,6 +185,7 @@ int32_t concord_program_num_outputs(const concord_program *program,
 
 static int32_t giveEntry(const std::vector<EntryInfo> &entries, uint32_t index,
                          concord_entry *out, const char *what) {
+  CONCORD_SIZED(out);
   if (index >= entries.size())
     return fail(CONCORD_ERROR_INVALID_ARGUMENT, "the program has %zu %s",
                 entries.size(), what);
@@ -306,6 +309,7 @@ int32_t concord_program_dim(const concord_program *program, uint32_t index,
                             concord_dim *out) {
   CONCORD_NOT_NULL(program);
   CONCORD_NOT_NULL(out);
+  CONCORD_SIZED(out);
   if (index >= program->dims.size())
     return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                 "the program has %zu bounded dimensions", program->dims.size());

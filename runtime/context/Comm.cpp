@@ -228,13 +228,6 @@ void concord::rt::dropComm(Comm *comm) {
       entry.key = 0;
     }
   }
-  comm->destroyed = true;
   comm->staging = nullptr;
-  auto &graves = context.graves;
-  graves.push_back(comm);
-  constexpr size_t kGraves = 64;
-  if (graves.size() > kGraves) {
-    delete graves.front();
-    graves.erase(graves.begin());
-  }
+  context.commGraves.bury(comm);
 }

@@ -25,6 +25,7 @@
 #include "transport/Hosts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -408,6 +409,20 @@ Context *concord::rt::joinJob(const concord_context_config &config) {
     raise(CONCORD_ERROR_VERSION_MISMATCH,
           "the caller was compiled for ABI version %u, the library has %d",
           config.abi_version, CONCORD_ABI_VERSION);
+  if (config.thread_level < CONCORD_THREAD_SINGLE ||
+      config.thread_level > CONCORD_THREAD_MULTIPLE)
+    raise(CONCORD_ERROR_INVALID_ARGUMENT, "%d is not a thread level",
+          config.thread_level);
+  for (double seconds : {config.timeout_seconds, config.gate_timeout_seconds,
+                         config.connect_timeout_seconds})
+    if (std::isnan(seconds))
+      raise(CONCORD_ERROR_INVALID_ARGUMENT,
+            "a timeout of the configuration is not a number");
+  if (config.connect_timeout_seconds < 0)
+    raise(CONCORD_ERROR_INVALID_ARGUMENT,
+          "connect_timeout_seconds is %g: ranks that never come must not be "
+          "waited for for ever; 0 is CONCORD_CONNECT_TIMEOUT",
+          config.connect_timeout_seconds);
   std::unique_ptr<Context> context = prepareContext(config);
   Origin origin = findOrigin(*context, config);
   if (config.unique_id)
@@ -557,8 +572,6 @@ void concord::rt::leaveJob(concord_context *context, bool counted) {
   }
   if (context->job && counted)
     context->job->contexts.fetch_sub(1);
-  for (concord_comm *comm : context->graves)
-    delete comm;
   delete context;
 }
 

@@ -30,6 +30,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 namespace concord::rt {
@@ -38,6 +39,22 @@ class Hosts;
 class Leader;
 struct Span;
 class Watchdog;
+
+/// Objects that were destroyed, the last few of them: a late use still finds
+/// `destroyed` in them.
+template <typename T> class Graves {
+public:
+  void bury(T *object) {
+    object->destroyed = true;
+    buried.emplace_back(object);
+    if (buried.size() > kMost)
+      buried.erase(buried.begin());
+  }
+
+private:
+  static constexpr size_t kMost = 64;
+  std::vector<std::unique_ptr<T>> buried;
+};
 } // namespace concord::rt
 
 struct concord_transport;
@@ -108,10 +125,12 @@ struct concord_stream {
   uint64_t enqueued = 0, completed = 0;
   int32_t status = 0;
   std::string firstError;
+  bool destroyed = false; ///< kept to catch late uses
 };
 
 struct concord_event {
   concord_context *context = nullptr;
+  bool destroyed = false; ///< kept to catch late uses
   concord_stream *stream = nullptr;
   uint64_t ticket = 0; ///< happens when the stream has completed this many
 };
@@ -180,7 +199,11 @@ struct concord_context {
   std::vector<concord_comm *> comms;
   /// The last ones that were destroyed, so that using one is an error and not
   /// an accident.
-  std::vector<concord_comm *> graves;
+  concord::rt::Graves<concord_comm> commGraves;
+  concord::rt::Graves<concord_stream> streamGraves;
+  concord::rt::Graves<concord_event> eventGraves;
+  /// Buffers that were announced, and how often.
+  std::unordered_map<const void *, unsigned> registered;
   std::vector<concord_comm *> activeComms; ///< by priority, highest first
   std::vector<concord_stream *> streams;
   std::vector<concord_event *> events;

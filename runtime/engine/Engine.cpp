@@ -131,6 +131,7 @@ void concord::rt::enqueue(Op &op) {
     ++stream.enqueued;
   }
   if (!comm) {
+    op.number = context.issues.latest();
     context.streamOps.push_back(&op);
     return;
   }
@@ -376,11 +377,13 @@ int32_t concord::rt::waitDevice(Context &context) {
   HostWaiting note(context.logBlock, issuelog::HostState::DeviceSync,
                    "concord_device_synchronize");
   Waiter waiter(context, true);
-  int32_t before = context.asyncStatus.load();
-  for (;;) {
+  auto busy = [&] {
     Op *op = oldest(context);
-    if (!op || op->number > last)
-      break;
+    return (op && op->number <= last) ||
+           std::any_of(context.streamOps.begin(), context.streamOps.end(),
+                       [&](const Op *each) { return each->number <= last; });
+  };
+  while (busy()) {
     if (progress(context)) {
       waiter.restart();
       continue;
@@ -388,12 +391,10 @@ int32_t concord::rt::waitDevice(Context &context) {
     // Not with the operation: it may be another thread's, and gone by then.
     passTime(context, waiter, nullptr);
   }
-  int32_t after = context.asyncStatus.load();
-  if (before == CONCORD_OK && after != CONCORD_OK)
-    return fail(after,
-                "an operation failed while the device was synchronised: "
-                "%s",
-                lastError());
+  // Who waits here instead of for each stream learns the same.
+  for (const concord_stream *stream : context.streams)
+    if (stream->status != CONCORD_OK)
+      return fail(stream->status, "%s", stream->firstError.c_str());
   return CONCORD_OK;
 }
 

@@ -18,6 +18,10 @@
 using namespace concord;
 using namespace concord::rt;
 
+/// In a fingerprint, instead of the root: counts are a list (the kinds that
+/// have one have no root).
+static constexpr int kCountsListed = 126;
+
 std::string concord::rt::fingerprintText(uint64_t print) {
   Kind kind = Kind(print & 15);
   DType type = DType(print >> 4 & 15);
@@ -29,7 +33,15 @@ std::string concord::rt::fingerprintText(uint64_t print) {
 #undef X
   };
   std::string text = kindName(kind);
-  text += "(count " + std::to_string(print >> 18);
+  if (root == kCountsListed) {
+    // A list is told by its hash; all_to_all has others at every member.
+    text += "_v(counts" + (kind == Kind::AllToAll
+                               ? std::string(" per member")
+                               : "' hash " + std::to_string(print >> 18));
+    root = -1;
+  } else {
+    text += "(count " + std::to_string(print >> 18);
+  }
   if (type != DType::Invalid)
     text += ", " + std::string(dtypeName(type));
   if (reduction)
@@ -227,7 +239,8 @@ int32_t concord::rt::prepare(Op &op, Comm &comm) {
 
   uint64_t count = element ? r.chunk / element : 0;
   op.fingerprint = uint64_t(r.kind) | uint64_t(r.dtype) << 4 |
-                   uint64_t(r.reduction) << 8 | uint64_t(r.root + 1) << 11 |
+                   uint64_t(r.reduction) << 8 |
+                   uint64_t((uneven(r) ? kCountsListed : r.root) + 1) << 11 |
                    (uneven(r) ? hash : count) << 18;
   if (message) // both sides say the same: dtype and count
     op.fingerprint = uint64_t(r.dtype) << 4 | count << 18;

@@ -12,6 +12,7 @@
 
 #include "concord/launch.h"
 #include "concord/concord.h"
+#include "context/Env.h"
 #include "diagnosis/Error.h"
 #include "heap/Segment.h"
 
@@ -255,7 +256,9 @@ void Job::reap() {
 }
 
 int32_t Job::run() {
-  segment = Segment::create(config.world, config.heap_bytes);
+  segment = Segment::create(config.world, config.heap_bytes
+                                              ? config.heap_bytes
+                                              : envBytes("CONCORD_HEAP_BYTES"));
   blockSignals();
   std::vector<std::string> common;
   for (const char *const *entry = config.env; entry && *entry; ++entry)

@@ -8,9 +8,13 @@
 Where it cannot be had `unavailable()` says why: no root, no mpirun, no namespaces.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
+import sys
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -38,6 +42,28 @@ def unavailable():
     return None
 
 
+@contextlib.contextmanager
+def cleaned(down):
+    """Calls `down` at the end, also where the process is told to end. What SIGKILL
+    leaves, the next owner takes down (netns.sh)."""
+    signals = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        def end(number, _):
+            sys.exit(128 + number)
+
+        before = {number: signal.signal(number, end) for number in signals}
+    try:
+        yield
+    finally:
+        # A second Ctrl-C must not end the cleaning.
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        down()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Link:
     """`rate` as in tc ("1gbit", "200mbit"), `delay` of each direction ("50us"),
     `burst` what passes at once after a pause."""
@@ -47,20 +73,22 @@ class Link:
         self.name = f"ccl{os.getpid() % 100000}"
 
     def _netns(self, *arguments, timeout=60, **env):
+        # A group of its own: Ctrl-C at the terminal is for this process to pass on.
         return subprocess.run([NETNS, *arguments], capture_output=True, text=True,
-                              timeout=timeout, check=False,
-                              env={**os.environ, **env})
+                              timeout=timeout, check=False, start_new_session=True,
+                              env={**os.environ, "HOSTS_OWNER": str(os.getpid()), **env})
 
     def __enter__(self):
-        self._netns("down", self.name)
-        done = self._netns("up", self.name, self.rate, self.delay, self.burst)
-        if done.returncode:
-            self._netns("down", self.name)
-            raise LinkError(f"the link cannot be made here: {done.stderr.strip()}")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(cleaned(lambda: self._netns("down", self.name)))
+            done = self._netns("up", self.name, self.rate, self.delay, self.burst)
+            if done.returncode:
+                raise LinkError(f"the link cannot be made here: {done.stderr.strip()}")
+            self._cleaned = stack.pop_all()
         return self
 
-    def __exit__(self, *_):
-        self._netns("down", self.name)
+    def __exit__(self, *what):
+        self._cleaned.__exit__(*what)
 
     def mpirun(self, ranks, command, timeout=300, **env):
         """The command on all ranks, half of them per host: standard output."""

@@ -21,6 +21,9 @@
 #                                   first hosts having one more where N does not divide
 #   netns.sh down NAME              end what still runs there and remove both
 #
+# HOSTS_OWNER=PID in the environment of `up` says whose they are. Where that process is
+# gone, killed so that it could not take its hosts down, the next such `up` does.
+#
 # A link of known rate is also what overlap of communication and computation is
 # measured on: test/hosts/README.md.
 
@@ -64,10 +67,30 @@ end_processes() {
   done
 }
 
+# When a process began, in the system's ticks: its PID may be another's by now.
+began() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+
+records=/run/concord-hosts
+
+# Take down what owners that are gone have left, and note the new one.
+own() {
+  local name=$1 record pid since
+  mkdir -p "$records"
+  for record in "$records"/*; do
+    [ -e "$record" ] || continue
+    read -r pid since <"$record" || true
+    if [ "$(began "${pid:-none}")" != "${since:-}" ] || [ -z "${since:-}" ]; then
+      down "${record##*/}"
+    fi
+  done
+  echo "$HOSTS_OWNER $(began "$HOSTS_OWNER")" >"$records/$name"
+}
+
 up() {
   local name=$1 rate=$2 delay=${3:-} burst=${4:-256kb}
   [ ${#name} -le 11 ] || die "the name '$name' is longer than 11 characters"
   [[ $burst =~ ^[0-9]+kb$ ]] || die "BURST is a number of kb (128kb), not '$burst'"
+  [ -z "${HOSTS_OWNER:-}" ] || own "$name"
   local side
   for side in "${sides[@]}"; do
     ip netns add "$name-$side"
@@ -110,12 +133,13 @@ shape() {
 
 down() {
   local name=$1 side
-  for side in "${sides[@]}" s; do
+  for side in a b c d s; do
     if ip netns list | grep -q "^$name-$side\b"; then
       end_processes "$name-$side"
       ip netns del "$name-$side"
     fi
   done
+  rm -f "$records/$name"
 }
 
 # The host name is the namespace's, in a UTS namespace of the process. HOSTS_CORES,

@@ -129,7 +129,7 @@ double Meter::leastLinkBytes(const Row &row) const {
     hosts = double(numHosts) - double(std::count(here.begin(), here.end(), 0));
     if (hosts < 2)
       continue;
-    size_t root = size_t(members[size_t(options.root)]);
+    size_t root = size_t(members[size_t(row.root)]);
     for (size_t h = 0; h < numHosts; ++h) {
       if (here[h] == 0)
         continue;
@@ -268,7 +268,7 @@ Row Meter::measureLimit(int32_t kind, uint64_t bytes) {
   return row;
 }
 
-Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
+Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction, int root) {
   Row row;
   uint64_t size = std::max<uint64_t>(typeSize(dtype), 1);
   uint64_t p = uint64_t(options.groupSize);
@@ -287,7 +287,7 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   command.call.kind = kind;
   command.call.type = kind == kBarrier ? 0 : dtype;
   command.call.reduction = reduction;
-  command.call.root = options.root;
+  command.call.root = row.root = root;
   command.call.count = row.count;
   command.inBytes = wideInput(kind) ? chunk * p : chunk;
   command.outBytes = wideOutput(kind) ? chunk * p : chunk;
@@ -466,11 +466,11 @@ Row Meter::once(uint64_t bytes, int32_t dtype, int32_t reduction) {
   return row;
 }
 
-Row Meter::measure(uint64_t bytes, int32_t dtype, int32_t reduction) {
-  Row row = once(bytes, dtype, reduction);
+Row Meter::measure(uint64_t bytes, int32_t dtype, int32_t reduction, int root) {
+  Row row = once(bytes, dtype, reduction, root);
   // Noise may have hit the memory's turns alone; a real error comes again.
   for (int i = 0; i < 2 && row.efficiency > 1.05; ++i)
-    row = once(bytes, dtype, reduction);
+    row = once(bytes, dtype, reduction, root);
   return row;
 }
 
@@ -479,7 +479,7 @@ FloodResult Meter::flood() {
   call.kind = options.kind;
   call.type = options.dtypes[0];
   call.reduction = options.reductions[0];
-  call.root = options.root;
+  call.root = options.roots[0];
   bool divided = wideInput(call.kind) || wideOutput(call.kind);
   call.count = elementsOf(options.from, typeSize(call.type),
                           divided ? uint64_t(options.ranks) : 1);

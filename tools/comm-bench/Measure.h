@@ -37,6 +37,7 @@ struct PeerTiming : Timing {
 struct Row {
   uint64_t count = 0, bytes = 0; ///< bytes of the whole array
   int32_t dtype = 0, reduction = 0;
+  int root = 0;
   Timing outOfPlace, inPlace;
   double efficiency = 0;
   double bound = 0;                   ///< us
@@ -60,7 +61,7 @@ public:
   Meter(const Options &options, Teams &teams)
       : options(options), teams(teams) {}
 
-  Row measure(uint64_t bytes, int32_t dtype, int32_t reduction);
+  Row measure(uint64_t bytes, int32_t dtype, int32_t reduction, int root = 0);
   /// Only what the host allows `kind`: the row's limit and flag.
   Row measureLimit(int32_t kind, uint64_t bytes);
   FloodResult flood();
@@ -70,7 +71,7 @@ public:
 
 private:
   double turn(size_t team, Command command);
-  Row once(uint64_t bytes, int32_t dtype, int32_t reduction);
+  Row once(uint64_t bytes, int32_t dtype, int32_t reduction, int root);
   double leastBytes(const Row &row) const;
   double leastFlags(const Row &row) const;
   /// Bytes that at least one host must send, or receive.

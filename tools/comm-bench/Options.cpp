@@ -16,10 +16,14 @@
 #include "concord/cost/Machine.h"
 
 #include <algorithm>
+#include <charconv>
+#include <climits>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <getopt.h>
 #include <map>
+#include <numeric>
 
 using namespace concord::bench;
 
@@ -50,7 +54,7 @@ static const char kHelp[] =
     "  -o, --op R          sum, prod, min, max, avg, and, or, all (sum)\n"
     "  -d, --datatype T    float, half, bfloat16, double, int8, uint8, int32,\n"
     "                      uint32, int64, uint64, all (float)\n"
-    "  -r, --root R        root of rooted operations (0)\n"
+    "  -r, --root R        root of rooted operations, or all (0)\n"
     "      --iters N       iterations per turn and row (default: by time)\n"
     "      --rounds N      turns of every team per row (9)\n"
     "  -w, --warmup_iters N  not timed, at the begin of every turn (2)\n"
@@ -191,7 +195,7 @@ std::string concord::bench::dtypeText(int32_t dtype) {
 static bool parseSize(const char *text, uint64_t &value) {
   char *end;
   double number = std::strtod(text, &end);
-  if (end == text || number < 0)
+  if (end == text || !(number >= 0 && number <= 0x1p60))
     return false;
   uint64_t unit = 1;
   switch (*end) {
@@ -211,6 +215,21 @@ static bool parseSize(const char *text, uint64_t &value) {
   end += unit != 1;
   value = uint64_t(number * double(unit));
   return *end == 0 && value <= uint64_t(16) << 30;
+}
+
+static bool parseFactor(const char *text, double &factor) {
+  char *end;
+  factor = std::strtod(text, &end);
+  return end != text && *end == 0 && factor > 1 && std::isfinite(factor);
+}
+
+/// A whole number and nothing else, within bounds.
+static bool parseWhole(const std::string &text, int least, int most,
+                       int &value) {
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() &&
+         value >= least && value <= most;
 }
 
 /// Bits per second, as tc writes them: 1gbit, 200mbit.
@@ -276,8 +295,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                                  {"version", 0, nullptr, 16},
                                  {"help", 0, nullptr, 'h'},
                                  {nullptr, 0, nullptr, 0}};
-  int number = 0, npus = 0, perThread = 1;
-  bool sized = false, ofNcclTests = false;
+  int number = 0, npus = 0, perThread = 1, whole = 0;
+  bool sized = false, ofNcclTests = false, allRoots = false;
   code = 2;
   auto bad = [&](const char *what, const char *value) {
     if (!options.quiet)
@@ -297,8 +316,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     case 'g':
     case 't': // nccl-tests: devices per thread, and threads
       ofNcclTests = true;
-      perThread *= std::atoi(value.c_str());
-      good = perThread >= 1 && perThread <= 64;
+      good = parseWhole(value, 1, 64, whole);
+      perThread *= good ? whole : 1;
       break;
     case 'z':
       break; // every operation is waited for in any case
@@ -320,20 +339,16 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
                    value.c_str());
       break;
     case 'N':
-      options.cycles = std::atoi(value.c_str());
-      good = options.cycles >= 0;
+      good = parseWhole(value, 0, INT_MAX, options.cycles);
       break;
     case 'T':
-      options.timeout = std::atoi(value.c_str());
-      good = options.timeout >= 0;
+      good = parseWhole(value, 0, INT_MAX, options.timeout);
       break;
     case 'n':
-      number = std::atoi(value.c_str());
-      good = number >= 1;
+      good = parseWhole(value, 1, INT_MAX, number);
       break;
     case 'p':
-      npus = std::atoi(value.c_str());
-      good = npus >= 1 && npus <= 64;
+      good = parseWhole(value, 1, 64, npus);
       break;
     case 'b':
       good = parseSize(value.c_str(), options.from);
@@ -345,8 +360,7 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       good = parseSize(value.c_str(), options.step) && options.step > 0;
       break;
     case 'f':
-      options.factor = std::atof(value.c_str());
-      good = options.factor > 1;
+      good = parseFactor(value.c_str(), options.factor);
       break;
     case 'o':
       options.reductions.clear();
@@ -367,31 +381,27 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       good = !options.dtypes.empty();
       break;
     case 'r':
-      options.root = std::atoi(value.c_str());
+      allRoots = value == "all";
+      good = allRoots || parseWhole(value, -1, INT_MAX, options.roots[0]);
       break;
     case 1:
-      options.iterations = std::atoi(value.c_str());
-      good = options.iterations > 0;
+      good = parseWhole(value, 1, INT_MAX, options.iterations);
       break;
     case 'w':
-      options.warmup = std::atoi(value.c_str());
-      good = options.warmup >= 0;
+      good = parseWhole(value, 0, INT_MAX, options.warmup);
       break;
     case 'a':
-      options.aggregate = std::atoi(value.c_str());
-      good =
-          value.size() == 1 && options.aggregate >= 0 && options.aggregate <= 3;
+      good = parseWhole(value, 0, 3, options.aggregate);
       break;
     case 'c':
-      options.check = value != "0";
+      good = parseWhole(value, 0, INT_MAX, whole); // nccl-tests: how often
+      options.check = whole != 0;
       break;
     case 'R':
-      options.memory = std::atoi(value.c_str());
-      good = value == "0" || value == "1" || value == "2";
+      good = parseWhole(value, 0, 2, options.memory);
       break;
     case 3:
-      options.rounds = std::atoi(value.c_str());
-      good = options.rounds >= 1 && options.rounds <= 1000;
+      good = parseWhole(value, 1, 1000, options.rounds);
       break;
     case 4:
       for (size_t at = 0; at <= value.size();) {
@@ -458,7 +468,8 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
       options.plotFile = value;
       break;
     case 2:
-      options.rotate = value != "0";
+      good = parseWhole(value, 0, 1, whole);
+      options.rotate = whole != 0;
       break;
     case 'J':
       options.jsonFile = value;
@@ -579,8 +590,13 @@ bool concord::bench::parseOptions(int argc, char **argv, Options &options,
     return bad("the limits are those of two ranks or more in one group, with "
                "buffers in the heap or of malloc; there is no",
                "--limits");
-  if (options.root < 0 || options.root >= options.groupSize)
-    return bad("the root is not a rank:", std::to_string(options.root).c_str());
+  if (options.roots[0] < 0 || options.roots[0] >= options.groupSize)
+    return bad("the root is not a rank:",
+               std::to_string(options.roots[0]).c_str());
+  if (allRoots && isRooted(options.kind)) {
+    options.roots.resize(size_t(options.groupSize));
+    std::iota(options.roots.begin(), options.roots.end(), 0);
+  }
   if (options.flood) {
     // Flood measures one size: that of -b, or 1 KiB.
     if (options.from == 8)

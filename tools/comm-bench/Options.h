@@ -28,8 +28,8 @@ struct Options {
   uint64_t step = 0; ///< added per row, or
   double factor = 2; ///< multiplied
   std::vector<int32_t> dtypes, reductions;
-  int root = 0;
-  int iterations = 0; ///< 0: by size
+  std::vector<int> roots = {0}; ///< a row each
+  int iterations = 0;           ///< 0: by size
   int warmup = 2;
   int aggregate = 1; ///< 0 rank 0, 1 average, 2 least, 3 greatest over ranks
   bool check = true;

@@ -105,14 +105,10 @@ static std::string candidateCosts(const Options &options, const Row &row) {
 }
 
 void concord::bench::printRow(const Options &options, const Row &row) {
-  std::string line =
-      format("  %10llu %12llu %8s %6s %6d", (unsigned long long)row.bytes,
-             (unsigned long long)row.count, dtypeText(row.dtype).c_str(),
-             reductionText(row.reduction),
-             options.kind == kBroadcast || options.kind == kReduce ||
-                     options.kind == kGather || options.kind == kScatter
-                 ? options.root
-                 : -1);
+  std::string line = format(
+      "  %10llu %12llu %8s %6s %6d", (unsigned long long)row.bytes,
+      (unsigned long long)row.count, dtypeText(row.dtype).c_str(),
+      reductionText(row.reduction), isRooted(options.kind) ? row.root : -1);
   for (const Timing *timing : {&row.outOfPlace, &row.inPlace})
     line += timing->time == timing->time
                 ? format("  %8s %8.3f %8.3f %6s", number(timing->time).c_str(),
@@ -222,6 +218,8 @@ std::string concord::bench::jsonRows(const Options &options,
         {"memory_gbs", bandwidth},
         {"flag_us", round(row.flag)},
         {"peers", peers}};
+    if (isRooted(options.kind))
+      entry["root"] = row.root;
     if (!options.split.empty())
       entry["split"] = options.split;
     if (row.link > 0) {
@@ -288,6 +286,7 @@ void concord::bench::printBaseline(const Options &options,
             other.at("bytes") == row.bytes &&
             other.at("ranks") == options.ranks &&
             other.value("dtype", "float") == dtypeText(row.dtype) &&
+            other.value("root", row.root) == row.root &&
             other.value("redop", "") == reductionText(row.reduction)) {
           double then = other.at("time_us");
           std::printf(

@@ -26,8 +26,10 @@
 using namespace concord::bench;
 
 static uint64_t nextSize(const Options &options, uint64_t bytes) {
-  return options.step ? bytes + options.step
-                      : uint64_t(double(bytes) * options.factor);
+  // A factor near 1 must get further, too.
+  return options.step
+             ? bytes + options.step
+             : std::max(bytes + 1, uint64_t(double(bytes) * options.factor));
 }
 
 static void runFlood(const Options &options, Meter &meter) {
@@ -111,7 +113,7 @@ static int runIssuePath(const Options &options, Driver &driver) {
     call.kind = options.kind;
     call.type = options.kind == kBarrier ? 0 : options.dtypes[0];
     call.reduction = options.reductions[0];
-    call.root = options.root;
+    call.root = options.roots[0];
     call.count = elementsOf(bytes, std::max<uint64_t>(typeSize(call.type), 1),
                             divided ? uint64_t(options.ranks) : 1);
     double calls = 0, last = -1, memory = 0;
@@ -202,12 +204,16 @@ static void runLimits(const Options &options, Meter &meter) {
 static int runTable(const Options &options, Teams &teams, Meter &meter) {
   printHead(options, teams);
   std::vector<Row> rows;
+  std::vector<std::pair<int32_t, int>> kinds;
+  for (int32_t reduction : options.reductions)
+    for (int root : options.roots)
+      kinds.emplace_back(reduction, root);
   int code = 0;
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle)
     for (int32_t dtype : options.dtypes)
-      for (int32_t reduction : options.reductions)
+      for (auto [reduction, root] : kinds)
         for (uint64_t bytes = options.from; bytes <= options.to;) {
-          Row row = meter.measure(bytes, dtype, reduction);
+          Row row = meter.measure(bytes, dtype, reduction, root);
           printRow(options, row);
           if (options.cycles)
             rows.push_back(row);

@@ -373,7 +373,8 @@ fs::path cacheDir() {
   } else if (value = std::getenv("HOME"); value && *value) {
     dir = fs::path(value) / ".cache" / "concord";
   } else {
-    throw Error("no folder for compiled programs: set CONCORD_CACHE_DIR");
+    throw Error("no folder for compiled programs, as HOME is not set: set "
+                "CONCORD_CACHE_DIR, or give --no-cache");
   }
   std::error_code error;
   fs::create_directories(dir, error);
@@ -433,7 +434,16 @@ Artefact obtainArtefact(const Options &options) {
   std::string key =
       cacheKey(options.program, options.ranks ? options.ranks : mesh, arguments,
                compiler);
-  fs::path cache = cacheDir(), entry = cache / key;
+  fs::path cache;
+  try {
+    cache = cacheDir();
+  } catch (const Error &) {
+    // What is not kept needs no place that lasts.
+    if (!options.noCache)
+      throw;
+    cache = fs::temp_directory_path();
+  }
+  fs::path entry = cache / key;
   std::string stem = fs::path(options.program).stem().string();
   if (size_t at = stem.find("{rank}"); at != std::string::npos)
     stem.replace(at, 6, "all");
@@ -454,8 +464,7 @@ Artefact obtainArtefact(const Options &options) {
     return std::move(*lockFile(lockPath, how, true));
   };
   auto found = [&] {
-    if (options.noCache || (prints && !options.quiet) ||
-        !fs::exists(artefact.path, error))
+    if ((prints && !options.quiet) || !fs::exists(artefact.path, error))
       return false;
     artefact.cached = true;
     fs::last_write_time(entry, fs::file_time_type::clock::now(), error);
@@ -484,10 +493,16 @@ Artefact obtainArtefact(const Options &options) {
     std::fprintf(stderr, "comm-run: compiled in %.1f s\n", artefact.seconds);
   };
 
+  if (options.noCache) {
+    artefact.own = ScratchDir(makePrivateDir(cache, key + "."));
+    compileInto(artefact.own);
+    artefact.path = artefact.own.path() / file;
+    return artefact;
+  }
   artefact.inUse = lock(LOCK_SH);
   if (found())
     return artefact;
-  if (options.noCache || (prints && options.shared && !options.quiet)) {
+  if ((prints && options.shared && !options.quiet)) {
     artefact.own = ScratchDir(makePrivateDir(cache, key + "."));
     compileInto(artefact.own);
     artefact.path = artefact.own.path() / file;

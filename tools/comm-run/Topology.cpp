@@ -42,6 +42,8 @@ Topology load(const TopologySource &source) {
   if (hwloc_topology_init(&raw) != 0)
     throw Error("hwloc cannot be started");
   Topology topology(raw);
+  if (!source.xml.empty() && ::access(source.xml.c_str(), R_OK) != 0)
+    throw Error(source.xml + ": cannot be read: " + std::strerror(errno));
   if (!source.xml.empty() &&
       hwloc_topology_set_xml(raw, source.xml.c_str()) != 0)
     throw Error(source.xml + ": is not a topology of hwloc");

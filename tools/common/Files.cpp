@@ -29,7 +29,10 @@ namespace {
 
 [[noreturn]] void fail(const fs::path &path, const char *action, int error) {
   throw Error(path.string() + ": cannot " + action + ": " +
-              std::strerror(error));
+              std::strerror(error) +
+              (error == ENOSPC ? "; TMPDIR, CONCORD_CACHE_DIR or the name of "
+                                 "the file can name a place with room"
+                               : ""));
 }
 
 } // namespace

@@ -16,7 +16,8 @@
 |* per thread). One context is one rank. Structs that cross the ABI begin with
 |* `struct_size`, set by the caller to sizeof its own version; a smaller struct
 |* than the library's is accepted and the fields it lacks take their default,
-|* which is what all-zero bytes mean. Strings are UTF-8, NUL-terminated, and are
+|* which is what all-zero bytes mean; one of size 0 was forgotten, an error.
+Strings are UTF-8, NUL-terminated, and are
 |* copied unless it is said otherwise. Counts are in elements unless the name
 |* says bytes. Thread-safety: a context, and all that is made from it, may be
 |* used by one thread at a time at CONCORD_THREAD_SINGLE and _SERIALIZED, and by
@@ -505,8 +506,7 @@ typedef struct concord_program_info {
   X("stream", int32_t, concord_device_synchronize,                             \
     (concord_context * context),                                               \
     "Wait until all that this rank has issued, on every stream and from "      \
-    "every "                                                                   \
-    "thread, has completed.")                                                  \
+    "every thread, has completed; returns the first error of a stream.")       \
   X("engine", void, concord_poll, (struct concord_context * context),          \
     "Let the engine make progress; called at tile boundaries. Never blocks.")
 

@@ -39,8 +39,8 @@ typedef struct concord_launch_config {
   const char *const *const *argv;
   const char *const *argv_all;
   const char *const *env; /* NULL or NULL-terminated "NAME=value" to add */
-  uint64_t heap_bytes;    /* address space per rank; 0: CONCORD_HEAP_BYTES
-                             or 16 GiB. Only what is touched costs. */
+  uint64_t heap_bytes;    /* address space per rank; 0: CONCORD_HEAP_BYTES.
+                             Only what is touched costs. */
   int32_t bind_cores;     /* 1: pin rank r to the r-th core allowed, when
                              there are at least as many as ranks */
   double grace_seconds;   /* after the first rank has failed: how long

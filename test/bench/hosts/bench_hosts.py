@@ -19,9 +19,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NETNS = ROOT / "test/hosts/netns.sh"
-sys.path.insert(0, str(ROOT / "test/bench"))
+sys.path[:0] = [str(ROOT / "test/bench"), str(ROOT / "test/hosts")]
 
 from floors import Table, arguments, tool  # noqa: E402
+from link import Link, LinkError  # noqa: E402
 
 RATE = "1gbit"
 KIB, MIB = 1 << 10, 1 << 20
@@ -29,6 +30,33 @@ KIB, MIB = 1 << 10, 1 << 20
 # Large messages fill the link with either, so their ratio is 1 but for noise.
 FLOORS = [("all_reduce", 0.8, 1), ("reduce_scatter", 0.8, 1), ("all_gather", 0.8, 1),
           ("all_to_all", 0.8, 1), ("send_recv", 0.8, 0.9)]
+
+
+def measure(options, link, sizes, table):
+    """The rows of all operations; the number of those that failed."""
+    failed = 0
+    for op, efficiency, ratio in FLOORS:
+        with tempfile.TemporaryDirectory(prefix="concord-bench-") as folder:
+            rows = pathlib.Path(folder) / "rows.json"
+            command = [NETNS, "mpirun", options.library, link.name, "4", tool("comm-bench"),
+                       op, *sizes,
+                       "--peer", "mpi", "--link", RATE, "-J", rows]
+            code = subprocess.run(command, check=False).returncode
+            if code != 0 or not rows.exists():
+                print(f"bench hosts: {op} ended with {code}")
+                failed += 1
+                continue
+            rows = json.loads(rows.read_text())["rows"]
+        for what, floor, unit, found in (
+                ("efficiency of the link from 1 MiB", efficiency, "efficiency",
+                 [(row["eff"], row["bytes"]) for row in rows if row["bytes"] >= MIB]),
+                (f"plain {options.library} / Concord, least", ratio, "ratio",
+                 [(row["peers"][options.library]["ratio"], row["bytes"])
+                  for row in rows])):
+            value, where = min(found)
+            table.add(f"{op}, {what}", value, unit, floor, at_most=False,
+                      note=f"at {where // KIB} KiB", bytes=where)
+    return failed
 
 
 def main():
@@ -42,35 +70,15 @@ def main():
         print(f"bench hosts: needs {options.library}: apt install openmpi-bin libopenmpi-dev "
               "mpich libmpich-dev", file=sys.stderr)
         return 2
-    name = f"ccb{os.getpid() % 100000}"
     table, failed = Table(), 0
     sizes = ["-b", "64K", "-e", "4M", "-f", "64" if options.quick else "8",
              "--rounds", "3" if options.quick else "5"]
     try:
-        subprocess.run([NETNS, "up", name, RATE], check=True)
-        for op, efficiency, ratio in FLOORS:
-            with tempfile.TemporaryDirectory(prefix="concord-bench-") as folder:
-                rows = pathlib.Path(folder) / "rows.json"
-                command = [NETNS, "mpirun", options.library, name, "4", tool("comm-bench"),
-                           op, *sizes,
-                           "--peer", "mpi", "--link", RATE, "-J", rows]
-                code = subprocess.run(command, check=False).returncode
-                if code != 0 or not rows.exists():
-                    print(f"bench hosts: {op} ended with {code}")
-                    failed += 1
-                    continue
-                rows = json.loads(rows.read_text())["rows"]
-            for what, floor, unit, found in (
-                    ("efficiency of the link from 1 MiB", efficiency, "efficiency",
-                     [(row["eff"], row["bytes"]) for row in rows if row["bytes"] >= MIB]),
-                    (f"plain {options.library} / Concord, least", ratio, "ratio",
-                     [(row["peers"][options.library]["ratio"], row["bytes"])
-                      for row in rows])):
-                value, where = min(found)
-                table.add(f"{op}, {what}", value, unit, floor, at_most=False,
-                          note=f"at {where // KIB} KiB", bytes=where)
-    finally:
-        subprocess.run([NETNS, "down", name], check=False)
+        with Link(RATE, burst="256kb") as link:
+            failed = measure(options, link, sizes, table)
+    except LinkError as error:
+        print(f"bench hosts: {error}", file=sys.stderr)
+        return 2
     return table.finish(options) or int(failed > 0)
 
 

@@ -20,6 +20,14 @@ done
   fail "all dtypes: $(cat "$out/all.txt")"
 [ "$(grep -c '^ *64 ' "$out/all.txt")" -eq 50 ] || fail "not ten dtypes times five reductions"
 "$bench" all_reduce -n 2 -b 1M -e 1M -R 0 --rotate 0 --iters 2 --rounds 1 >/dev/null || fail "foreign buffers"
+# Every root has its row; a factor near 1 gets to the end.
+"$bench" broadcast -n 3 -r all -b 60 -e 60 --iters 2 --rounds 1 -J "$out/roots.json" >"$out/roots.txt" ||
+  fail "all roots: $(cat "$out/roots.txt")"
+for root in 0 1 2; do
+  grep -q "none *$root " "$out/roots.txt" || fail "no row for root $root"
+  grep -q "\"root\":$root," "$out/roots.json" || fail "no root $root in JSON"
+done
+"$bench" all_reduce -n 2 -b 8 -e 16 -f 1.01 --iters 2 --rounds 1 >/dev/null || fail "a factor near 1"
 "$bench" alltoall_test -p 2 -n 3 -b 4K -e 4K -d fp16 --rounds 1 --split "DIV 1" >/dev/null ||
   fail "hccl_test spellings"
 "$bench" all_gather -n 4 --split "MOD 2" -b 8K -e 8K --iters 2 --rounds 1 --skew \
@@ -32,7 +40,7 @@ grep -q "</svg>" "$out/plot.svg" || fail "no drawing"
 "$bench" all_reduce_perf -g 2 -t 1 -n 3 -b 4K -e 4K --rounds 1 -m 1 -G 0 -C 0 -S 0 -y 0 -x 0 -z 1 \
   >"$out/nccl.txt" || fail "nccl-tests spellings"
 grep -q "all_reduce: 2 ranks" "$out/nccl.txt" || fail "-n of nccl-tests is not the ranks"
-for bad in "-f 1" "-b 8x" "--rounds 0" "-S 1"; do
+for bad in "-f 1" "-f inf" "-f 2x" "-b 8x" "-b nan" "-r one" "-c yes" "-w 1.5" "-n 2x" "--rounds 0" "-S 1"; do
   code=0
   "$bench" all_reduce -n 2 $bad >"$out/bad.txt" 2>&1 || code=$?
   [ $code -eq 2 ] || fail "$bad ended with $code"

@@ -282,6 +282,97 @@ TEST(Api, UnevenCountsThatDisagreeAreFound) {
   });
 }
 
+TEST(Api, ListsOfCountsAreToldAsSuch) {
+  runRanks(2, [](Rank &rank) {
+    const uint64_t counts[2] = {3, 4};
+    int32_t in[4] = {}, out[7] = {};
+    int32_t status = rank.rank == 0
+                         ? concord_all_gather_v(rank.world, in, out, counts,
+                                                CONCORD_DTYPE_I32, nullptr)
+                         : concord_all_gather(rank.world, in, out, 3,
+                                              CONCORD_DTYPE_I32, nullptr);
+    EXPECT_EQ(status, CONCORD_ERROR_MISMATCH) << concord_last_error();
+    std::string words = concord_last_error();
+    EXPECT_NE(words.find("all_gather_v(counts' hash "), std::string::npos)
+        << words;
+    EXPECT_NE(words.find("all_gather(count 3, I32)"), std::string::npos)
+        << words;
+  });
+}
+
+TEST(Api, GroupsKeepTheOrderOfTheirCallsAcrossStreams) {
+  runRanks(3, [](Rank &rank) {
+    // Rank 2 is not in `pair`, so its groups hold less; the order on the
+    // communicator of all must be the same all the same.
+    const int32_t members[] = {0, 1};
+    concord_comm *pair = nullptr;
+    concord_stream *stream;
+    ASSERT_OK(concord_stream_create(rank.context, 0, &stream));
+    if (rank.rank < 2) {
+      ASSERT_OK(
+          concord_comm_create_group(rank.context, members, 2, nullptr, &pair));
+    }
+    for (int round = 0; round < 50; ++round) {
+      int32_t a = rank.rank, b = rank.rank, c[3] = {}, sum = 0, most = 0;
+      ASSERT_OK(concord_group_start(rank.context));
+      if (pair) {
+        ASSERT_OK(concord_all_reduce(pair, &a, &a, 1, CONCORD_DTYPE_I32,
+                                     CONCORD_REDUCTION_SUM, stream));
+      }
+      ASSERT_OK(concord_all_reduce(rank.world, &b, &sum, 1, CONCORD_DTYPE_I32,
+                                   CONCORD_REDUCTION_SUM, nullptr));
+      ASSERT_OK(
+          concord_all_gather(rank.world, &b, c, 1, CONCORD_DTYPE_I32, stream));
+      ASSERT_OK(concord_all_reduce(rank.world, &b, &most, 1, CONCORD_DTYPE_I32,
+                                   CONCORD_REDUCTION_MAX, nullptr));
+      ASSERT_OK(concord_group_end(rank.context));
+      ASSERT_OK(concord_stream_synchronize(stream));
+      EXPECT_EQ(sum, 3);
+      EXPECT_EQ(most, 2);
+      EXPECT_EQ(c[2], 2);
+      EXPECT_EQ(a, pair ? 1 : 2);
+    }
+    EXPECT_OK(concord_stream_destroy(stream));
+  });
+}
+
+TEST(Api, SynchronisingTheDeviceEmptiesStreamsAndTellsTheirErrors) {
+  runRanks(2, [](Rank &rank) {
+    concord_stream *a, *b;
+    concord_event *event;
+    ASSERT_OK(concord_stream_create(rank.context, 0, &a));
+    ASSERT_OK(concord_stream_create(rank.context, 0, &b));
+    ASSERT_OK(concord_event_create(rank.context, &event));
+    auto *x = rank.heap<float>(100'000);
+    for (int round = 0; round < 20; ++round) {
+      ASSERT_OK(concord_all_reduce(rank.world, x, x, 100'000, CONCORD_DTYPE_F32,
+                                   CONCORD_REDUCTION_SUM, a));
+      ASSERT_OK(concord_event_record(event, a));
+      // The last entry of b is a wait, that of a a group.
+      ASSERT_OK(concord_stream_wait_event(b, event));
+      ASSERT_OK(concord_group_start(rank.context));
+      ASSERT_OK(concord_barrier(rank.world, a));
+      ASSERT_OK(concord_group_end(rank.context));
+      ASSERT_OK(concord_device_synchronize(rank.context));
+      EXPECT_OK(concord_stream_query(a));
+      EXPECT_OK(concord_stream_query(b));
+    }
+    EXPECT_OK(concord_stream_destroy(b));
+    // An error that came up before, while something else was waited for.
+    concord_comm *comm;
+    ASSERT_OK(concord_comm_split(rank.world, 0, 0, nullptr, &comm));
+    ASSERT_OK(
+        concord_broadcast(comm, x, x, 9000, CONCORD_DTYPE_F32, rank.rank, a));
+    EXPECT_EQ(concord_stream_synchronize(a), CONCORD_ERROR_MISMATCH);
+    EXPECT_EQ(concord_device_synchronize(rank.context), CONCORD_ERROR_MISMATCH);
+    EXPECT_NE(std::strstr(concord_last_error(), "broadcast"), nullptr)
+        << concord_last_error();
+    EXPECT_OK(concord_stream_destroy(a));
+    EXPECT_OK(concord_device_synchronize(rank.context));
+    EXPECT_OK(concord_event_destroy(event));
+  });
+}
+
 TEST(Api, BadArgumentsLeaveTheCommunicatorUsable) {
   runRanks(2, [](Rank &rank) {
     float x[64] = {}, y[64] = {};
@@ -299,6 +390,8 @@ TEST(Api, BadArgumentsLeaveTheCommunicatorUsable) {
     EXPECT_EQ(sum(x, y, 4, f32, CONCORD_REDUCTION_NONE), bad);
     EXPECT_EQ(sum(x, y, 4, f32, CONCORD_REDUCTION_AND), bad);
     EXPECT_EQ(sum(x, y, 4, f32, 42), bad);
+    EXPECT_EQ(sum(x, y, 4, f32, 256 + CONCORD_REDUCTION_SUM), bad);
+    EXPECT_EQ(sum(x, y, 4, f32, -1), bad);
     EXPECT_EQ(sum(x, y, 4, CONCORD_DTYPE_F8E4M3, CONCORD_REDUCTION_SUM), bad);
     EXPECT_EQ(sum(x, y, ~0ull, f32, CONCORD_REDUCTION_SUM), bad);
     EXPECT_EQ(sum(x, y, 1ull << 62, f32, CONCORD_REDUCTION_SUM), bad);
@@ -309,7 +402,32 @@ TEST(Api, BadArgumentsLeaveTheCommunicatorUsable) {
     const int32_t twice[] = {0, 1, 1, 1};
     EXPECT_EQ(concord_permute(rank.world, x, y, 4, f32, twice, 2, nullptr),
               bad);
+    concord_p2p odd = message(true, 1 - rank.rank, x, 4);
+    odd.send = 7;
+    EXPECT_EQ(concord_batch_p2p(rank.world, &odd, 1, nullptr), bad);
     EXPECT_EQ(concord_all_reduce(nullptr, x, y, 4, f32, 1, nullptr), bad);
+    // A struct whose size was forgotten is not a struct of defaults.
+    concord_comm_config config{};
+    concord_comm *comm;
+    EXPECT_EQ(concord_comm_split(rank.world, 0, 0, &config, &comm), bad);
+    EXPECT_NE(std::strstr(concord_last_error(),
+                          "config->struct_size is 0: set it to sizeof *config"),
+              nullptr)
+        << concord_last_error();
+    concord_live_status live{};
+    EXPECT_EQ(concord_live_status_query(rank.context, 0, &live), bad);
+    // Memory that is not there is not touched.
+    EXPECT_EQ(concord_buffer_register(
+                  rank.context, reinterpret_cast<void *>(uintptr_t(64)), 8),
+              bad);
+    EXPECT_EQ(concord_buffer_register(rank.context, x, ~0ull), bad);
+    EXPECT_EQ(concord_buffer_register(rank.context, x, 0), bad);
+    EXPECT_EQ(concord_buffer_deregister(rank.context, x), bad);
+    EXPECT_OK(concord_buffer_register(rank.context, x, sizeof x));
+    EXPECT_OK(concord_buffer_register(rank.context, x, sizeof x));
+    EXPECT_OK(concord_buffer_deregister(rank.context, x));
+    EXPECT_OK(concord_buffer_deregister(rank.context, x));
+    EXPECT_EQ(concord_buffer_deregister(rank.context, x), bad);
     EXPECT_EQ(concord_comm_destroy(rank.world), bad);
     EXPECT_EQ(concord_heap_free(rank.context, x), bad);
     void *pointer;

@@ -12,6 +12,7 @@
 
 #include "Ranks.h"
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <unistd.h>
@@ -308,11 +309,88 @@ TEST(Lifetime, DestroyedTwiceOrUsedAfterwards) {
     EXPECT_NE(std::strstr(concord_last_error(), "was destroyed already"),
               nullptr);
     EXPECT_EQ(concord_comm_abort(comm), CONCORD_ERROR_INVALID_ARGUMENT);
-    EXPECT_EQ(concord_barrier(comm, nullptr), CONCORD_ERROR_INVALID_ARGUMENT);
+    const int gone = CONCORD_ERROR_INVALID_ARGUMENT;
+    EXPECT_EQ(concord_barrier(comm, nullptr), gone);
+    concord_comm *other;
+    concord_pool *pool;
+    int32_t status;
+    char text[8];
+    EXPECT_EQ(concord_comm_split(comm, 0, 0, nullptr, &other), gone);
+    EXPECT_EQ(concord_comm_shrink(comm, nullptr, &other), gone);
+    EXPECT_EQ(concord_comm_drain(comm), gone);
+    EXPECT_EQ(concord_comm_async_error(comm, &status), gone);
+    EXPECT_EQ(concord_comm_last_form(comm, text, sizeof text), gone);
+    EXPECT_EQ(concord_pool_create(comm, nullptr, &pool), gone);
+    // Its memory may be another's by now: nobody else's is revoked.
+    ASSERT_OK(concord_comm_split(rank.world, 0, 0, nullptr, &other));
+    EXPECT_EQ(concord_comm_revoke(comm), gone);
+    EXPECT_EQ(count(other), 2);
+    EXPECT_OK(concord_comm_destroy(other));
+    concord_stream *stream;
+    concord_event *event;
+    ASSERT_OK(concord_stream_create(rank.context, 0, &stream));
+    ASSERT_OK(concord_event_create(rank.context, &event));
+    EXPECT_OK(concord_stream_destroy(stream));
+    EXPECT_OK(concord_event_destroy(event));
+    for (int32_t status :
+         {concord_stream_destroy(stream), concord_stream_synchronize(stream),
+          concord_stream_query(stream), concord_barrier(rank.world, stream),
+          concord_event_destroy(event), concord_event_query(event),
+          concord_event_synchronize(event)})
+      EXPECT_EQ(status, gone) << concord_last_error();
     // The others are none the worse for it.
     EXPECT_EQ(count(rank.world), 2);
     EXPECT_OK(concord_comm_destroy(nullptr));
     EXPECT_EQ(concord_comm_destroy(rank.world), CONCORD_ERROR_INVALID_ARGUMENT);
+  });
+}
+
+TEST(Lifetime, WhatAGroupOrAPoolHoldsIsKept) {
+  runRanks(2, [](Rank &rank) {
+    concord_comm *comm, *pooled;
+    concord_stream *stream;
+    concord_pool *pool;
+    uint32_t ticket;
+    const int32_t both[] = {0, 1};
+    ASSERT_OK(concord_comm_split(rank.world, 0, 0, nullptr, &comm));
+    ASSERT_OK(concord_stream_create(rank.context, 0, &stream));
+    ASSERT_OK(concord_group_start(rank.context));
+    ASSERT_OK(concord_barrier(comm, stream));
+    EXPECT_EQ(concord_comm_destroy(comm), CONCORD_ERROR_BUSY);
+    EXPECT_EQ(concord_comm_abort(comm), CONCORD_ERROR_BUSY);
+    EXPECT_EQ(concord_stream_destroy(stream), CONCORD_ERROR_BUSY);
+    ASSERT_OK(concord_group_end(rank.context));
+    ASSERT_OK(concord_stream_synchronize(stream));
+    EXPECT_OK(concord_stream_destroy(stream));
+    ASSERT_OK(concord_pool_create(comm, nullptr, &pool));
+    EXPECT_EQ(concord_comm_destroy(comm), CONCORD_ERROR_BUSY);
+    ASSERT_OK(
+        concord_pool_acquire(pool, both, 2, nullptr, 0, &ticket, &pooled));
+    EXPECT_EQ(concord_comm_destroy(pooled), CONCORD_ERROR_INVALID_ARGUMENT);
+    EXPECT_NE(std::strstr(concord_last_error(), "concord_pool_release"),
+              nullptr);
+    EXPECT_EQ(count(pooled), 2);
+    EXPECT_OK(concord_pool_release(pool, ticket, 0));
+    EXPECT_OK(concord_pool_destroy(pool));
+    EXPECT_OK(concord_comm_destroy(comm));
+  });
+}
+
+TEST(Lifetime, StreamsOfOtherContextsAreRefused) {
+  static std::atomic<concord_stream *> streams[2];
+  runRanks(2, [](Rank &rank) {
+    concord_stream *own;
+    ASSERT_OK(concord_stream_create(rank.context, 0, &own));
+    streams[rank.rank] = own;
+    ASSERT_OK(concord_barrier(rank.world, nullptr));
+    concord_stream *other = streams[1 - rank.rank];
+    int32_t x = 0;
+    concord_p2p message{1, 1 - rank.rank, &x, 1, CONCORD_DTYPE_I32};
+    EXPECT_EQ(concord_batch_p2p(rank.world, &message, 1, other),
+              CONCORD_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(concord_barrier(rank.world, other),
+              CONCORD_ERROR_INVALID_ARGUMENT);
+    ASSERT_OK(concord_barrier(rank.world, nullptr));
   });
 }
 
