@@ -9,38 +9,35 @@
 // the one with the largest live set first, and only as well as the arena that
 // the others need already. The orders are those of Pisarchyk and Lee
 // ("Efficient Memory Management for Deep Neural Net Inference", 2020: largest
-// first) and variants. The exhaustive search places buffers by rising offsets,
-// with the dominance rule of Moffitt ("MiniMalloc", ASPLOS 2023). The local
-// search moves a buffer that did not fit under the target before one that was
-// in its way, and goes on from there.
+// first) and variants. The local search (Orders.h) goes on from there, and the
+// exhaustive one places buffers by rising offsets, with the dominance rule of
+// Moffitt ("MiniMalloc", ASPLOS 2023).
 //
 //===----------------------------------------------------------------------===//
 
 #include "concord/memory/Place.h"
+
+#include "Orders.h"
 
 #include <algorithm>
 #include <climits>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 namespace concord::memory {
 namespace {
 
-/// Pairs of buffers of one part that meet: up to which they are listed, and up
-/// to which an order is tried at all.
-constexpr int64_t kMaxListed = 8'000'000, kMaxPairs = 100'000'000;
+/// Pairs of buffers of one part that meet, up to which an order is tried at
+/// all.
+constexpr int64_t kMaxPairs = 100'000'000;
 /// Buffers of a part for which all placements may be tried.
 constexpr size_t kMaxExact = 400;
-/// Steps of the local search without a better arena, per buffer.
-constexpr int64_t kPatience = 20;
-/// What one step costs beside the neighbours that it looks at.
-constexpr int64_t kStep = 32;
-/// Sorting takes longer than looks at this many places for each that is sorted.
-constexpr int64_t kDense = 4;
-
-using Index = uint32_t;
+/// What the local search takes before all placements are tried: most have found
+/// the best one by then.
+constexpr int64_t kFirstWork = 1'000'000;
 
 /// As memory is given out and taken back while the program runs: the smallest
 /// hole that fits, else the end. `byFirst` holds the buffers by
@@ -163,21 +160,17 @@ private:
   int64_t countPairs() const;
   void listPairs();
   template <typename Before> void inOrder(const char *name, Before before);
-  int64_t gap(int64_t bytes);
-  int64_t lowest(Index buffer, const std::vector<Index> &place,
-                 const std::vector<int64_t> &at);
-  void search(int64_t target, int64_t &work);
+  bool listed() const { return !meetings.from.empty(); }
+  int64_t heightOf(const std::vector<int64_t> &at) const;
+  struct Search;
   struct Exhaustion;
 
   std::vector<Buffer> buffers;
   int64_t times = 0;
-  std::vector<uint64_t> from; ///< of each buffer's list in `meets`
-  std::vector<Index> meets;   ///< who is live with whom
+  Meetings meetings; ///< listed where there are not too many
   /// Orders of the rules that were tried, for the local search.
   std::vector<std::vector<Index>> orders;
-  std::vector<std::pair<int64_t, int64_t>> taken;
-  std::vector<int32_t> covered; ///< of gap(): where something begins or ends
-  int64_t unit = 1;             ///< that all sizes, so all offsets, are made of
+  int64_t unit = 1; ///< that all sizes, so all offsets, are made of
 };
 
 } // namespace
@@ -254,11 +247,11 @@ int64_t Part::countPairs() const {
   return pairs;
 }
 
-/// Who is live together with whom.
 void Part::listPairs() {
-  from.assign(buffers.size() + 1, 0);
+  for (const Buffer &buffer : buffers)
+    meetings.bytes.push_back(buffer.bytes);
   std::vector<Index> active;
-  auto each = [&](auto act) {
+  meetings.list([&](auto act) {
     active.clear();
     for (Index i = 0; i < buffers.size(); ++i) {
       std::erase_if(
@@ -267,211 +260,141 @@ void Part::listPairs() {
         act(i, j);
       active.push_back(i);
     }
-  };
-  each([&](Index i, Index j) {
-    ++from[i + 1];
-    ++from[j + 1];
-  });
-  std::partial_sum(from.begin(), from.end(), from.begin());
-  meets.resize(from.back());
-  std::vector<uint64_t> next(from.begin(), from.end() - 1);
-  each([&](Index i, Index j) {
-    meets[next[i]++] = j;
-    meets[next[j]++] = i;
   });
 }
 
-/// The lowest place for `bytes` beside what is `taken`.
-int64_t Part::gap(int64_t bytes) {
-  int64_t top = 0;
-  for (auto [begin, end] : taken)
-    top = std::max(top, end);
-  int64_t places = top / unit;
-  if (places < kDense * static_cast<int64_t>(taken.size())) {
-    covered.assign(static_cast<size_t>(places) + 1, 0);
-    for (auto [begin, end] : taken) {
-      ++covered[static_cast<size_t>(begin / unit)];
-      --covered[static_cast<size_t>(end / unit)];
-    }
-    int64_t wanted = bytes / unit, free = 0;
-    int32_t cover = 0;
-    for (int64_t at = 0; at < places; ++at) {
-      cover += covered[static_cast<size_t>(at)];
-      free = cover ? 0 : free + 1;
-      if (free == wanted)
-        return (at + 1 - wanted) * unit;
-    }
-    return top - free * unit;
-  }
-  std::sort(taken.begin(), taken.end());
-  int64_t offset = 0;
-  for (auto [begin, end] : taken) {
-    if (offset + bytes <= begin)
-      break;
-    offset = std::max(offset, end);
-  }
-  return offset;
-}
-
-/// The lowest place for `buffer` beside those that come before it by `place`.
-int64_t Part::lowest(Index buffer, const std::vector<Index> &place,
-                     const std::vector<int64_t> &at) {
-  taken.clear();
-  for (uint64_t i = from[buffer]; i < from[buffer + 1]; ++i)
-    if (Index other = meets[i]; place[other] < place[buffer])
-      taken.emplace_back(at[other], at[other] + buffers[other].bytes);
-  return gap(buffers[buffer].bytes);
+int64_t Part::heightOf(const std::vector<int64_t> &at) const {
+  int64_t most = 0;
+  for (Index i = 0; i < at.size(); ++i)
+    most = std::max(most, at[i] + buffers[i].bytes);
+  return most;
 }
 
 template <typename Before> void Part::inOrder(const char *name, Before before) {
-  std::vector<Index> order(buffers.size()), place(buffers.size());
+  std::vector<Index> order(buffers.size());
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
     return before(buffers[a], buffers[b]);
   });
-  for (Index i = 0; i < order.size(); ++i)
-    place[order[i]] = i;
+  if (listed()) {
+    OrderSearch given(meetings, unit);
+    given.start(order);
+    int64_t enough = INT64_MAX;
+    given.fit([](Index) { return INT64_MAX; }, 0, enough, [](Index) {});
+    keep(heightOf(given.at), given.at, name);
+    orders.push_back(std::move(order));
+    return;
+  }
   std::vector<int64_t> at(buffers.size());
-  int64_t found = 0;
-  std::optional<Timeline> timeline;
-  std::vector<Index> stamp;
-  if (from.empty()) {
-    timeline.emplace(times);
-    stamp.assign(buffers.size(), ~0u);
-  }
+  Timeline timeline(times);
+  std::vector<Index> stamp(buffers.size(), ~0u);
+  Gaps gaps;
+  gaps.unit = unit;
   for (Index index : order) {
-    if (timeline) {
-      const Buffer &buffer = buffers[index];
-      taken.clear();
-      timeline->find(buffer, [&](Index other) {
-        if (stamp[other] == index || !buffers[other].meets(buffer))
-          return;
-        stamp[other] = index;
-        taken.emplace_back(at[other], at[other] + buffers[other].bytes);
-      });
-      at[index] = gap(buffer.bytes);
-      timeline->insert(buffer, index);
-    } else {
-      at[index] = lowest(index, place, at);
-    }
-    found = std::max(found, at[index] + buffers[index].bytes);
+    const Buffer &buffer = buffers[index];
+    gaps.taken.clear();
+    timeline.find(buffer, [&](Index other) {
+      if (stamp[other] == index || !buffers[other].meets(buffer))
+        return;
+      stamp[other] = index;
+      gaps.taken.emplace_back(at[other], at[other] + buffers[other].bytes);
+    });
+    at[index] = gaps.lowest(buffer.bytes);
+    timeline.insert(buffer, index);
   }
-  orders.push_back(std::move(order));
-  keep(found, at, name);
+  keep(heightOf(at), at, name);
 }
 
 /// Orders of which each gives a placement under `target` or a buffer that does
 /// not fit; that one is moved before one that it meets.
-void Part::search(int64_t target, int64_t &work) {
-  std::vector<Index> order, place(buffers.size());
-  size_t starts = 0;
-  auto restart = [&] {
-    order = orders[starts++ % orders.size()];
-    for (Index i = 0; i < order.size(); ++i)
-      place[order[i]] = i;
-  };
-  restart();
-  std::vector<int64_t> at(buffers.size());
-  uint64_t state = 0x9e3779b97f4a7c15;
-  auto random = [&](uint64_t below) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % below;
-  };
-  // Under what is asked for, half of what is too much by turns; less and less
-  // while nothing is found.
-  int64_t step = 2, tries = 0;
-  auto wanted = [&] {
-    return std::min(size - 1, size - (size - target) / step);
-  };
-  int64_t limit = wanted();
-  // Orders are kept up to the first buffer that does not fit.
-  size_t index = 0;
-  std::vector<Index> before;
-  while (work > 0 && size > target) {
-    for (; index < order.size(); ++index) {
-      Index buffer = order[index];
-      work -= static_cast<int64_t>(from[buffer + 1] - from[buffer]) + kStep;
-      at[buffer] = lowest(buffer, place, at);
-      if (at[buffer] + buffers[buffer].bytes > limit)
-        break;
-    }
-    if (index == order.size()) {
-      int64_t found = 0;
-      for (Index i = 0; i < order.size(); ++i)
-        found = std::max(found, at[i] + buffers[i].bytes);
-      keep(found, at, "local-search");
-      tries = 0;
-      step = 2;
-      limit = wanted();
-      index = 0;
-      continue;
-    }
-    Index buffer = order[index];
-    before.clear();
-    for (uint64_t i = from[buffer]; i < from[buffer + 1]; ++i)
-      if (place[meets[i]] < index)
-        before.push_back(place[meets[i]]);
-    Index to = before[random(before.size())];
-    std::rotate(order.begin() + to, order.begin() + static_cast<int64_t>(index),
-                order.begin() + static_cast<int64_t>(index) + 1);
-    for (size_t i = to; i <= index; ++i)
-      place[order[i]] = static_cast<Index>(i);
-    index = to;
-    if (++tries > kPatience * static_cast<int64_t>(order.size())) {
-      if (step < 64) {
+struct Part::Search {
+  explicit Search(Part &part) : part(part), orders(part.meetings, part.unit) {
+    restart();
+  }
+
+  void restart() { orders.start(part.orders[starts++ % part.orders.size()]); }
+
+  /// Goes on with as much of `work` as `most`.
+  void run(int64_t target, int64_t most, int64_t &work) {
+    int64_t left = std::min(most, work);
+    work -= left;
+    // Under what is asked for, half of what is too much by turns; less and less
+    // while nothing is found.
+    while (left > 0 && part.size > target) {
+      int64_t limit =
+          std::min(part.size - 1, part.size - (part.size - target) / step);
+      if (orders.fit([&](Index) { return limit; },
+                     kPatience * static_cast<int64_t>(part.buffers.size()),
+                     left, [](Index) {})) {
+        part.keep(part.heightOf(orders.at), orders.at, "local-search");
+        step = 2;
+        orders.again();
+      } else if (step < 64) {
         step *= 2;
       } else {
         step = 2;
         restart();
-        index = 0;
       }
-      limit = wanted();
-      tries = 0;
     }
+    work += left;
   }
-}
 
-/// All placements by rising offsets, as far as `work` goes. In one whose
-/// offsets have the least sum each buffer lies right above one of those before
-/// it.
+  Part &part;
+  OrderSearch orders;
+  size_t starts = 0;
+  int64_t step = 2;
+};
+
+/// All placements up to the target by rising offsets, as far as `work` goes. In
+/// one whose offsets have the least sum each buffer lies right above one of
+/// those before it. What follows depends on who is placed, on how high it is
+/// where somebody is not, and on the last one placed: such a state is looked at
+/// once.
 struct Part::Exhaustion {
   Exhaustion(Part &part, int64_t target, int64_t &work)
       : part(part), target(target), work(work), height(part.times),
-        open(part.times), at(part.buffers.size()), placed(part.buffers.size()) {
+        open(part.times), lowest(part.times), at(part.buffers.size()),
+        floor(part.buffers.size()), placed(part.buffers.size()) {
     for (const Buffer &buffer : part.buffers)
       for (int64_t t = buffer.first; t <= buffer.last; ++t)
         open[t] += buffer.bytes;
   }
 
-  /// False: given up, or the target is reached.
+  /// False: given up, or there is one. True: there is none.
   bool descend(size_t left, int64_t level, Index previous) {
     if (!left) {
-      part.keep(heightOf(at), at, "exhaustive");
-      return part.size > target;
+      part.keep(part.heightOf(at), at, "exhaustive");
+      return false;
     }
-    // What is left at each time lies above what is there, and above the level.
     work -= part.times + 8 * static_cast<int64_t>(left);
-    for (int64_t t = 0; t < part.times; ++t)
-      if (open[t] && std::max(height[t], level) + open[t] >= part.size)
-        return true;
-    std::vector<std::pair<int64_t, Index>> next;
+    if (work <= 0)
+      return false;
+    lowest.assign(part.times, INT64_MAX);
     int64_t lid = INT64_MAX;
     for (Index i = 0; i < part.buffers.size(); ++i) {
       if (placed[i])
         continue;
       const Buffer &buffer = part.buffers[i];
-      work -= buffer.last - buffer.first + 1;
-      int64_t floor = *std::max_element(height.begin() + buffer.first,
-                                        height.begin() + buffer.last + 1);
-      lid = std::min(lid, floor + buffer.bytes);
-      // Equals at one level come in order.
-      if (floor > level || (floor == level && i >= previous))
-        next.emplace_back(floor, i);
+      work -= 2 * (buffer.last - buffer.first + 1);
+      floor[i] = *std::max_element(height.begin() + buffer.first,
+                                   height.begin() + buffer.last + 1);
+      lid = std::min(lid, floor[i] + buffer.bytes);
+      for (int64_t t = buffer.first; t <= buffer.last; ++t)
+        lowest[t] = std::min(lowest[t], floor[i]);
     }
-    if (work <= 0)
-      return false;
+    // What is left at each time lies above the lowest place for any of it, and
+    // above the level.
+    for (int64_t t = 0; t < part.times; ++t)
+      if (open[t] && std::max(lowest[t], level) + open[t] > target)
+        return true;
+    if (!seen.insert(stateOf(level, previous)).second)
+      return true;
+    std::vector<std::pair<int64_t, Index>> next;
+    for (Index i = 0; i < part.buffers.size(); ++i)
+      // Equals at one level come in order.
+      if (!placed[i] &&
+          (floor[i] > level || (floor[i] == level && i >= previous)))
+        next.emplace_back(floor[i], i);
     auto area = [&](Index i) {
       const Buffer &buffer = part.buffers[i];
       return static_cast<double>(buffer.bytes) *
@@ -481,22 +404,22 @@ struct Part::Exhaustion {
       return a.first != b.first ? a.first < b.first
                                 : area(a.second) > area(b.second);
     });
-    for (auto [floor, i] : next) {
+    for (auto [bottom, i] : next) {
       const Buffer &buffer = part.buffers[i];
       // Another one fits below this and all that would follow: it lies there.
-      if (floor >= lid)
+      if (bottom >= lid)
         break;
-      if (floor + buffer.bytes >= part.size)
+      if (bottom + buffer.bytes > target)
         continue;
       std::vector<int64_t> saved(height.begin() + buffer.first,
                                  height.begin() + buffer.last + 1);
       for (int64_t t = buffer.first; t <= buffer.last; ++t) {
-        height[t] = floor + buffer.bytes;
+        height[t] = bottom + buffer.bytes;
         open[t] -= buffer.bytes;
       }
       placed[i] = true;
-      at[i] = floor;
-      bool on = descend(left - 1, floor, i);
+      at[i] = bottom;
+      bool on = descend(left - 1, bottom, i);
       placed[i] = false;
       std::copy(saved.begin(), saved.end(), height.begin() + buffer.first);
       for (int64_t t = buffer.first; t <= buffer.last; ++t)
@@ -507,19 +430,40 @@ struct Part::Exhaustion {
     return true;
   }
 
-  int64_t heightOf(const std::vector<int64_t> &offsets) const {
-    int64_t most = 0;
-    for (Index i = 0; i < offsets.size(); ++i)
-      most = std::max(most, offsets[i] + part.buffers[i].bytes);
-    return most;
+  /// 128 bits of hash.
+  std::pair<uint64_t, uint64_t> stateOf(int64_t level, Index previous) const {
+    uint64_t a = 0x9e3779b97f4a7c15, b = 0xd1b54a32d192ed03;
+    auto add = [&](uint64_t value) {
+      a = (a ^ value) * 0xff51afd7ed558ccd;
+      a ^= a >> 32;
+      b = (b + value) * 0xc4ceb9fe1a85ec53;
+      b ^= b >> 29;
+    };
+    add(static_cast<uint64_t>(level));
+    add(previous);
+    for (Index i = 0; i < placed.size(); ++i)
+      if (!placed[i])
+        add(i);
+    for (int64_t t = 0; t < part.times; ++t)
+      if (open[t])
+        add(static_cast<uint64_t>(height[t]));
+    return {a, b};
   }
+
+  struct First {
+    size_t operator()(const std::pair<uint64_t, uint64_t> &state) const {
+      return state.first;
+    }
+  };
 
   Part &part;
   int64_t target;
   int64_t &work;
   std::vector<int64_t> height, open; ///< by time: taken, and still to be placed
-  std::vector<int64_t> at;           ///< by buffer
+  std::vector<int64_t> lowest;    ///< by time: where one that is left could lie
+  std::vector<int64_t> at, floor; ///< by buffer
   std::vector<char> placed;
+  std::unordered_set<std::pair<uint64_t, uint64_t>, First> seen;
 };
 
 void Part::solve(int64_t target, int64_t &work) {
@@ -541,18 +485,27 @@ void Part::solve(int64_t target, int64_t &work) {
       inOrder("greedy-by-area", [&](const Buffer &a, const Buffer &b) {
         return area(a) > area(b);
       });
-    if (size > target && !from.empty())
+    if (size > target && listed())
       inOrder("greedy-by-lifetime", [&](const Buffer &a, const Buffer &b) {
         return length(a) > length(b);
       });
+    std::optional<Search> search;
+    if (size > target && listed()) {
+      search.emplace(*this);
+      search->run(target, kFirstWork, work);
+    }
     if (size > target && buffers.size() <= kMaxExact) {
       int64_t share = work / 4, given = share;
-      Exhaustion all(*this, target, share);
-      optimal = all.descend(buffers.size(), 0, 0);
+      // There is none up to the target: then perhaps one a little larger.
+      int64_t least = bound;
+      while (size > target &&
+             Exhaustion(*this, target, share).descend(buffers.size(), 0, 0))
+        target = least = (target / unit + 1) * unit;
+      optimal = size == least;
       work -= given - std::max<int64_t>(0, share);
     }
-    if (size > target && !optimal && !from.empty())
-      search(target, work);
+    if (size > target && !optimal && search)
+      search->run(target, work, work);
   }
   optimal |= size == bound;
 }
@@ -561,8 +514,8 @@ int64_t largestLiveSet(const std::vector<Buffer> &buffers) {
   int64_t end = 0, live = 0, most = 0;
   for (const Buffer &buffer : buffers)
     end = std::max(end, buffer.last + 1);
-  // Times are mostly numbered densely.
-  if (end < kDense * static_cast<int64_t>(buffers.size())) {
+  // Times are mostly numbered densely: no need to sort.
+  if (end < 4 * static_cast<int64_t>(buffers.size())) {
     std::vector<int64_t> change(static_cast<size_t>(end) + 1);
     for (const Buffer &buffer : buffers) {
       change[static_cast<size_t>(buffer.first)] += buffer.bytes;
@@ -585,12 +538,15 @@ int64_t largestLiveSet(const std::vector<Buffer> &buffers) {
   return most;
 }
 
-Placement place(const std::vector<Buffer> &buffers, int64_t work) {
+Placement place(const std::vector<Buffer> &buffers, int64_t work,
+                int64_t enough) {
   Placement result;
   result.offsets.assign(buffers.size(), 0);
   result.rule = "best-fit-in-time";
   result.bound = largestLiveSet(buffers);
   result.optimal = true;
+  if (enough && enough < result.bound)
+    work = 0;
   std::vector<Index> order;
   for (Index i = 0; i < buffers.size(); ++i)
     if (buffers[i].bytes)
@@ -624,7 +580,7 @@ Placement place(const std::vector<Buffer> &buffers, int64_t work) {
     for (size_t i = piece.begin; i < piece.end; ++i)
       list.push_back(buffers[order[i]]);
     Part part(std::move(list), piece.bound);
-    part.solve(std::max(result.bytes, result.bound), work);
+    part.solve(std::max({result.bytes, result.bound, enough}), work);
     for (size_t i = piece.begin; i < piece.end; ++i)
       result.offsets[order[i]] = part.offsets[i - piece.begin];
     if (part.size <= result.bytes)

@@ -70,8 +70,8 @@ std::vector<Action> givenActions(const Problem &problem) {
   return actions;
 }
 
-double arenaBytes(const Problem &problem, const Schedule &schedule,
-                  bool quick) {
+static std::vector<memory::Buffer> buffersOf(const Problem &problem,
+                                             const Schedule &schedule) {
   std::vector<memory::Buffer> buffers(problem.bytes.size());
   auto at = [](size_t i) { return static_cast<int64_t>(i); };
   for (size_t i = 0; i < schedule.actions.size(); ++i) {
@@ -92,8 +92,15 @@ double arenaBytes(const Problem &problem, const Schedule &schedule,
   for (size_t b = 0; b < buffers.size(); ++b)
     if (b < problem.outlives.size() && problem.outlives[b])
       buffers[b].last = at(schedule.actions.size());
-  return static_cast<double>(
-      memory::place(buffers, quick ? 0 : memory::kPlaceWork).bytes);
+  return buffers;
+}
+
+double arenaBytes(const Problem &problem, const Schedule &schedule,
+                  double enough) {
+  return static_cast<double>(memory::place(buffersOf(problem, schedule),
+                                           memory::kPlaceWork,
+                                           static_cast<int64_t>(enough))
+                                 .bytes);
 }
 
 Schedule overlap(const Problem &problem) {
@@ -103,18 +110,19 @@ Schedule overlap(const Problem &problem) {
   Schedule given;
   given.actions = givenActions(problem);
   bool kept = solution.actions == given.actions;
-  // The near-linear rules are enough where they keep the limit.
-  double limit = solution.limit;
-  auto exceeds = [&](const Schedule &schedule, double &bytes) {
-    bytes = arenaBytes(problem, schedule, /*quick=*/true);
-    if (bytes > limit)
-      bytes = arenaBytes(problem, schedule, /*quick=*/false);
-    return bytes > limit;
+  // The given order's is the limit where it is over it, and found as well as
+  // can be then.
+  double most =
+      static_cast<double>(memory::largestLiveSet(buffersOf(problem, given)));
+  solution.arenaBefore =
+      arenaBytes(problem, given, std::max(solution.limit, most));
+  double limit = std::max(solution.limit, solution.arenaBefore);
+  auto exceeds = [&](Schedule &schedule) {
+    schedule.arenaAfter = arenaBytes(problem, schedule, limit);
+    return schedule.arenaAfter > limit;
   };
-  if (exceeds(given, solution.arenaBefore))
-    limit = solution.arenaBefore;
   solution.arenaAfter = solution.arenaBefore;
-  if (kept || !exceeds(solution, solution.arenaAfter))
+  if (kept || !exceeds(solution))
     return solution;
   // Less is held at once; at the least what the given order holds.
   Problem tighter = problem;
@@ -126,8 +134,15 @@ Schedule overlap(const Problem &problem) {
     Schedule next = best(tighter);
     next.limit = solution.limit;
     next.arenaBefore = solution.arenaBefore;
-    if (!exceeds(next, next.arenaAfter))
+    // Less held is often the same schedule again, or the given one.
+    if (next.actions == solution.actions) {
+      next.arenaAfter = solution.arenaAfter;
+    } else if (next.actions == given.actions) {
+      next.arenaAfter = solution.arenaBefore;
       return next;
+    } else if (!exceeds(next)) {
+      return next;
+    }
     solution = std::move(next);
   }
   // As it was given.

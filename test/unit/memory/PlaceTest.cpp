@@ -160,6 +160,26 @@ TEST(Place, TheSameEveryTime) {
   EXPECT_GE(none.bytes, a.bytes);
 }
 
+/// A limit that can be kept is kept; nothing is spent on one that cannot.
+TEST(Place, StopsAtWhatIsEnough) {
+  std::mt19937 random(13);
+  int sooner = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    std::vector<Buffer> buffers;
+    cut(random, {0, 120, 0}, 3000, 30, buffers);
+    Placement best = placed(buffers), quick = place(buffers, 0);
+    for (int64_t enough : {best.bytes, (best.bytes + quick.bytes) / 2}) {
+      Placement p = place(buffers, kPlaceWork, enough);
+      EXPECT_EQ(verify(buffers, p), "");
+      EXPECT_LE(p.bytes, enough) << trial;
+      sooner += p.bytes > best.bytes;
+    }
+    Placement hopeless = place(buffers, kPlaceWork, best.bound - 1);
+    EXPECT_EQ(hopeless.offsets, quick.offsets);
+  }
+  EXPECT_GT(sooner, 3);
+}
+
 /// Long programs take the near-linear rules only: none is compared with all.
 TEST(Place, ManyBuffers) {
   std::vector<Buffer> buffers;

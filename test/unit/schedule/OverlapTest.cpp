@@ -381,7 +381,8 @@ TEST(Overlap, TheArenaKeepsTheLimit) {
     s = b.run();
     ASSERT_TRUE(s.possible) << trial;
     ASSERT_LE(s.arenaAfter, b.problem.limit * (1 + 1e-9)) << trial;
-    ASSERT_LE(arenaBytes(b.problem, s, false), b.problem.limit * (1 + 1e-9));
+    ASSERT_LE(arenaBytes(b.problem, s, b.problem.limit),
+              b.problem.limit * (1 + 1e-9));
   }
   EXPECT_GT(gains, 200);
 }

@@ -52,8 +52,10 @@ constexpr int64_t kPlaceWork = 60'000'000;
 /// the same input and `work` give the same result on every machine; without
 /// work only the first rules, which are near-linear, are tried. Offsets are
 /// sums of sizes, so sizes that are multiples of an alignment give aligned
-/// offsets.
-Placement place(const std::vector<Buffer> &buffers, int64_t work = kPlaceWork);
+/// offsets. No work is spent on less than `enough` bytes, nor on reaching it
+/// where more than that live at once.
+Placement place(const std::vector<Buffer> &buffers, int64_t work = kPlaceWork,
+                int64_t enough = 0);
 
 /// Two buffers, the first with the lower number, that are live together and
 /// overlap at `offsets` >= 0; buffers that never live (first > last) or have no

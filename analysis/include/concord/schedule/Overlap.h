@@ -100,9 +100,10 @@ struct Outcome {
 };
 Outcome outcome(const Problem &problem, const std::vector<Action> &actions);
 
-/// Bytes of an arena for the buffers of `schedule`: as memory::place() does it,
-/// or its near-linear rules alone (`quick`).
-double arenaBytes(const Problem &problem, const Schedule &schedule, bool quick);
+/// Bytes of an arena for the buffers of `schedule`, as memory::place() finds
+/// it; it stops at `enough`.
+double arenaBytes(const Problem &problem, const Schedule &schedule,
+                  double enough);
 
 /// List scheduling along the given order: a gap before an operation that waits
 /// is filled with later ones that are ready, and collectives that are ready
