@@ -14,12 +14,13 @@
 #include "bufferize/Bufferize.h"
 #include "comm/Comm.h"
 #include "common/CarriedLayouts.h"
+#include "common/Communicated.h"
 #include "common/Explain.h"
 #include "common/Family.h"
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
 #include "common/Workspace.h"
-#include "concord/memory/Place.h"
+#include "concord/memory/Together.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -47,8 +48,25 @@ struct Planned {
   memref::AllocOp op;
   Lifetime life;
   int64_t bytes = 0;
-  int64_t offset = 0;
 };
+
+/// A function on its way to its arena.
+struct Program {
+  func::FuncOp function;
+  SmallVector<Planned> buffers;
+  memory::Placement placement;
+
+  std::vector<memory::Buffer> intervals() const {
+    std::vector<memory::Buffer> list;
+    for (const Planned &buffer : buffers)
+      list.push_back({buffer.life.first, buffer.life.last, buffer.bytes});
+    return list;
+  }
+};
+
+/// What an arena may have beside its largest live set, or what it has alone, so
+/// that what programs communicate lies at equal offsets.
+constexpr double kEqualGrowth = 1.05;
 
 int64_t alignUp(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;
@@ -161,6 +179,12 @@ struct PlanWorkspace
     return success();
   }
 
+  static bool isArena(BlockArgument argument) {
+    auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return function &&
+           function.getArgAttr(argument.getArgNumber(), "comm.arena");
+  }
+
   /// Why the place of `op` cannot be chosen here; null when it can.
   static const char *cannotPlan(memref::AllocOp op) {
     MemRefType type = op.getType();
@@ -179,8 +203,10 @@ struct PlanWorkspace
   }
 
   /// Says which buffers make the largest live set.
-  LogicalResult refuse(func::FuncOp function, ArrayRef<Planned> buffers,
-                       const memory::Placement &placement, int64_t limit) {
+  LogicalResult refuse(Program &program, int64_t limit) {
+    func::FuncOp function = program.function;
+    ArrayRef<Planned> buffers = program.buffers;
+    const memory::Placement &placement = program.placement;
     int64_t at = 0, most = -1;
     std::map<int64_t, int64_t> changes;
     for (const Planned &buffer : buffers) {
@@ -219,7 +245,9 @@ struct PlanWorkspace
     return error;
   }
 
-  LogicalResult plan(func::FuncOp function, std::optional<int64_t> limit) {
+  /// All that is to be placed.
+  LogicalResult prepare(Program &program) {
+    func::FuncOp function = program.function;
     if (!function.getBody().hasOneBlock())
       return function.emitError(
           "has branches between blocks; only structured control "
@@ -243,25 +271,158 @@ struct PlanWorkspace
       op.erase();
 
     Lifetimes lifetimes(body);
-    SmallVector<Planned> buffers;
     for (memref::AllocOp op : allocs) {
-      Planned buffer{op, lifetimes.of(op.getResult()), 0, 0};
+      Planned buffer{op, lifetimes.of(op.getResult()), 0};
       buffer.bytes = alignUp(op.getType().getNumElements() *
                                  elementBytes(op.getType().getElementType()),
                              align);
       // With bounded dimensions the place is for the largest size.
       if (auto most = op->getAttrOfType<IntegerAttr>(kMaxBytes))
         buffer.bytes = alignUp(most.getInt(), align);
-      buffers.push_back(buffer);
+      program.buffers.push_back(buffer);
     }
-    std::vector<memory::Buffer> intervals;
-    for (const Planned &buffer : buffers)
-      intervals.push_back({buffer.life.first, buffer.life.last, buffer.bytes});
-    memory::Placement placement = memory::place(intervals);
-    if (limit && placement.bytes > *limit)
-      return refuse(function, buffers, placement, *limit);
-    for (auto [buffer, offset] : llvm::zip(buffers, placement.offsets))
-      buffer.offset = offset;
+    return success();
+  }
+
+  /// Where everything lies: what programs have in one collective at one offset
+  /// in all of them, as far as that is possible.
+  LogicalResult placeAll(MutableArrayRef<Program> programs,
+                         std::optional<int64_t> limit) {
+    ModuleOp module = getOperation();
+    bool proven = true;
+    FailureOr<std::vector<SharedIssue>> shared = sharedIssues(module, proven);
+    if (failed(shared))
+      return failure();
+    llvm::DenseMap<Value, memory::Member> placed;
+    std::vector<std::vector<memory::Buffer>> arenas;
+    for (auto [a, program] : llvm::enumerate(programs)) {
+      arenas.push_back(program.intervals());
+      for (auto [b, buffer] : llvm::enumerate(program.buffers))
+        placed[buffer.op.getResult()] = {static_cast<uint32_t>(a),
+                                         static_cast<uint32_t>(b)};
+    }
+    // One set for each buffer of a collective, and why some are none.
+    struct Operand {
+      const SharedIssue *issue;
+      unsigned index;
+      const char *apart;
+      size_t set;
+    };
+    std::vector<Operand> operands;
+    std::vector<std::vector<memory::Member>> sets;
+    for (const SharedIssue &issue : *shared) {
+      size_t most = 0;
+      for (const SharedIssue::Part &part : issue.parts)
+        most = std::max(most, issueBuffers(part.op).size());
+      for (unsigned index = 0; index < most; ++index) {
+        std::vector<memory::Member> members;
+        const char *apart = proven ? whyApart(issue, index, placed, members)
+                                   : "order-not-proven";
+        operands.push_back({&issue, index, apart, sets.size()});
+        if (!apart)
+          sets.push_back(std::move(members));
+      }
+    }
+    std::vector<memory::Apart> found;
+    if (sets.empty()) {
+      for (auto [program, buffers] : llvm::zip(programs, arenas))
+        program.placement = memory::place(buffers);
+    } else {
+      memory::JointPlacement joint =
+          memory::placeTogether(arenas, sets, kEqualGrowth, limit);
+      for (auto [program, placement] : llvm::zip(programs, joint.arenas))
+        program.placement = std::move(placement);
+      found = std::move(joint.sets);
+    }
+    llvm::MapVector<Operation *, SmallVector<bool>> symmetric;
+    for (Operand &operand : operands) {
+      if (!operand.apart)
+        operand.apart = reasonOf(found[operand.set]);
+      for (const SharedIssue::Part &part : operand.issue->parts) {
+        SmallVector<bool> &flags = symmetric[part.op];
+        flags.resize(issueBuffers(part.op).size());
+        if (operand.index < flags.size())
+          flags[operand.index] = !operand.apart;
+      }
+      ++(operand.apart ? numPerRank : numSymmetric);
+      if (operand.apart)
+        explainApart(*operand.issue, operand.index, operand.apart);
+    }
+    for (auto &[op, flags] : symmetric)
+      op->setAttr(kSymmetric, DenseBoolArrayAttr::get(op->getContext(), flags));
+    return success();
+  }
+
+  /// Why a buffer of a collective has no common offset; null, and its
+  /// `members`, where one can be looked for.
+  static const char *
+  whyApart(const SharedIssue &issue, unsigned index,
+           const llvm::DenseMap<Value, memory::Member> &placed,
+           std::vector<memory::Member> &members) {
+    std::optional<int64_t> bytes;
+    comm::CollectiveOpInterface first = issue.parts.front().op;
+    for (SharedIssue::Part part : issue.parts) {
+      SmallVector<Value> buffers = issueBuffers(part.op);
+      if (index >= buffers.size() ||
+          part.op.getCollectiveKernel() != first.getCollectiveKernel())
+        return "forms-differ";
+      std::optional<BufferPlace> place = placeOf(buffers[index]);
+      if (!place)
+        return "known-at-run-time";
+      auto argument = dyn_cast<BlockArgument>(place->root);
+      if (argument && isArena(argument))
+        return "planned-before";
+      auto found = placed.find(place->root);
+      if (found == placed.end() || place->offset)
+        return "not-in-arena";
+      auto type = cast<MemRefType>(buffers[index].getType());
+      int64_t own = type.getNumElements() * elementBytes(type.getElementType());
+      if (bytes.value_or(own) != own)
+        return "sizes-differ";
+      bytes = own;
+      members.push_back(found->second);
+    }
+    return nullptr;
+  }
+
+  static const char *reasonOf(memory::Apart apart) {
+    switch (apart) {
+    case memory::Apart::No:
+      return nullptr;
+    case memory::Apart::LiveTogether:
+      return "live-together";
+    case memory::Apart::LargerArena:
+      return "larger-arena";
+    case memory::Apart::TooMany:
+      return "too-many-buffers";
+    }
+    llvm_unreachable("one of them");
+  }
+
+  void explainApart(const SharedIssue &issue, unsigned index,
+                    const char *reason) {
+    if (!explains(getOperation()))
+      return;
+    SmallVector<StringRef> names;
+    for (auto program : getOperation().getOps<comm::ProgramOp>())
+      names.push_back(program.getSymName());
+    std::string programs;
+    for (const SharedIssue::Part &part : issue.parts)
+      if (std::string name = names[part.program].str();
+          !StringRef(programs).ends_with(name))
+        programs += (programs.empty() ? "" : ",") + name;
+    comm::CollectiveOpInterface op = issue.parts.front().op;
+    explain(getOperation(), op->getLoc(), "comm-plan-workspace", "per-rank",
+            reason,
+            "domain=" + op.getCollectiveDomain().getValue() +
+                " buffer=" + Twine(index) + " programs=" + programs);
+  }
+
+  /// The arena, and a view of it for each buffer.
+  void rewrite(Program &program) {
+    func::FuncOp function = program.function;
+    Block &body = function.getBody().front();
+    const memory::Placement &placement = program.placement;
     int64_t size = placement.bytes, bound = placement.bound;
     OpBuilder builder(function.getContext());
     auto arenaType = MemRefType::get({size}, builder.getI8Type());
@@ -275,13 +436,14 @@ struct PlanWorkspace
     // One constant for all that lie at one place.
     std::map<int64_t, Value> shifts;
     builder.setInsertionPointToStart(&body);
-    for (Planned &buffer : buffers)
-      if (Value &shift = shifts[buffer.offset]; !shift)
-        shift = arith::ConstantIndexOp::create(builder, function.getLoc(),
-                                               buffer.offset);
-    for (Planned &buffer : buffers) {
+    for (int64_t offset : placement.offsets)
+      if (Value &shift = shifts[offset]; !shift)
+        shift =
+            arith::ConstantIndexOp::create(builder, function.getLoc(), offset);
+    for (auto [buffer, offset] :
+         llvm::zip(program.buffers, placement.offsets)) {
       builder.setInsertionPoint(buffer.op);
-      Value shift = shifts[buffer.offset];
+      Value shift = shifts[offset];
       Value view = memref::ViewOp::create(builder, buffer.op.getLoc(),
                                           buffer.op.getType(), arena, shift,
                                           ValueRange());
@@ -289,7 +451,7 @@ struct PlanWorkspace
         view.getDefiningOp()->setAttr(kMaxBytes, most);
       buffer.op.replaceAllUsesWith(view);
       buffer.op.erase();
-      offsets.push_back(buffer.offset);
+      offsets.push_back(offset);
       sizes.push_back(buffer.bytes);
       first.push_back(buffer.life.first);
       last.push_back(buffer.life.last);
@@ -301,12 +463,11 @@ struct PlanWorkspace
     explain(function, function.getLoc(), "comm-plan-workspace", "place",
             placement.rule,
             "bytes=" + Twine(size) + " lower_bound_bytes=" + Twine(bound) +
-                " buffers=" + Twine(buffers.size()) +
+                " buffers=" + Twine(program.buffers.size()) +
                 " gap_bytes=" + Twine(size - bound) + " gap_reason=" +
                 (size == bound       ? "none"
                  : placement.optimal ? "no-placement-is-smaller"
                                      : "fragmentation"));
-    return success();
   }
 
   void runOnOperation() override {
@@ -341,7 +502,7 @@ struct PlanWorkspace
     }
     auto isPlanned = [](func::FuncOp function) {
       return function && function.getNumArguments() &&
-             function.getArgAttr(0, "comm.arena");
+             isArena(function.getArgument(0));
     };
     // A plan stays with the function that was rewritten for it.
     for (auto arena :
@@ -350,12 +511,24 @@ struct PlanWorkspace
         arena.erase();
     std::optional<int64_t> limit =
         memory >= 0 ? std::optional(memory.getValue()) : memoryLimit(module);
-    for (func::FuncOp function : entryFunctions(module)) {
-      if (isPlanned(function))
-        continue;
-      if (failed(plan(function, limit)))
+    SmallVector<Program> programs;
+    llvm::SetVector<func::FuncOp> entries;
+    entries.insert_range(entryFunctions(module));
+    for (func::FuncOp function : entries)
+      if (!isPlanned(function))
+        programs.emplace_back().function = function;
+    for (Program &program : programs)
+      if (failed(prepare(program)))
         return signalPassFailure();
-    }
+    if (!programs.empty() && failed(placeAll(programs, limit)))
+      return signalPassFailure();
+    for (Program &program : programs)
+      if (limit && program.placement.bytes > *limit) {
+        (void)refuse(program, *limit);
+        return signalPassFailure();
+      }
+    for (Program &program : programs)
+      rewrite(program);
     setPhase(module, Phase::Planned);
   }
 };

@@ -11,6 +11,7 @@
 
 #include "Passes.h"
 #include "comm/Comm.h"
+#include "common/Communicated.h"
 #include "common/Family.h"
 #include "common/Lifetimes.h"
 #include "common/PlanBuilder.h"
@@ -159,6 +160,91 @@ struct VerifyWorkspace
     return diagnostic;
   }
 
+  /// One buffer of a collective in all its programs.
+  LogicalResult verifyShared(const SharedIssue &issue, unsigned index,
+                             ArrayRef<std::string> names) {
+    std::optional<bool> symmetric;
+    std::optional<int64_t> offset;
+    const SharedIssue::Part *first = nullptr;
+    for (const SharedIssue::Part &part : issue.parts) {
+      comm::CollectiveOpInterface op = part.op;
+      SmallVector<Value> buffers = issueBuffers(op);
+      auto said = op->getAttrOfType<DenseBoolArrayAttr>(kSymmetric);
+      if (said && static_cast<size_t>(said.size()) != buffers.size())
+        return op->emitOpError()
+               << kSymmetric << " has " << said.size() << " entries for "
+               << buffers.size() << " buffers";
+      bool claimed = said && index < buffers.size() && said[index];
+      auto function = op->getParentOfType<func::FuncOp>();
+      bool planned =
+          function.getNumArguments() && function.getArgAttr(0, "comm.arena");
+      if (planned && index < buffers.size() && !placeOf(buffers[index]))
+        return op->emitOpError()
+               << "buffer " << index << " of program '" << names[part.program]
+               << "' has a place that is only known at run time, and other "
+                  "programs take part: the plan table cannot say where it lies";
+      std::optional<int64_t> at;
+      if (index < buffers.size())
+        at = arenaOffset(buffers[index]);
+      if (claimed && !at)
+        return op->emitOpError()
+               << "buffer " << index << " is " << kSymmetric
+               << " and does not lie in the arena of program '"
+               << names[part.program] << "'";
+      if (!first) {
+        first = &part;
+        symmetric = claimed;
+        offset = at;
+        continue;
+      }
+      if (claimed == *symmetric && (!claimed || *at == *offset))
+        continue;
+      InFlightDiagnostic error = op->emitOpError() << "buffer " << index;
+      if (claimed != *symmetric)
+        error << " is said to be " << kSymmetric << " in program '"
+              << names[claimed ? part.program : first->program]
+              << "' and not in program '"
+              << names[claimed ? first->program : part.program] << "'";
+      else
+        error << " is " << kSymmetric << " and lies at byte " << *at
+              << " in program '" << names[part.program] << "' and at byte "
+              << *offset << " in program '" << names[first->program] << "'";
+      error.attachNote(first->op->getLoc())
+          << "the same operation in program '" << names[first->program] << "'";
+      return error;
+    }
+    return success();
+  }
+
+  /// What is said of collectives that members run in several programs.
+  LogicalResult verifyCommunicated(ModuleOp module) {
+    bool proven = true;
+    FailureOr<std::vector<SharedIssue>> shared = sharedIssues(module, proven);
+    if (failed(shared))
+      return failure();
+    SmallVector<std::string> names;
+    for (auto program : module.getOps<comm::ProgramOp>())
+      names.push_back(program.getSymName().str());
+    for (const SharedIssue &issue : *shared) {
+      size_t most = 0;
+      for (const SharedIssue::Part &part : issue.parts) {
+        most = std::max(most, issueBuffers(part.op).size());
+        auto said = part.op->getAttrOfType<DenseBoolArrayAttr>(kSymmetric);
+        if (!proven && said && llvm::is_contained(said.asArrayRef(), true))
+          return part.op->emitOpError()
+                 << "is said to have " << kSymmetric
+                 << " buffers, and the order of issues is not proven: which "
+                    "operations belong together is not known "
+                    "(comm-verify-order "
+                    "says why)";
+      }
+      for (unsigned index = 0; index < most; ++index)
+        if (failed(verifyShared(issue, index, names)))
+          return failure();
+    }
+    return success();
+  }
+
   void runOnOperation() override {
     markAllAnalysesPreserved();
     // Nothing has its place yet (common/Family.h); it is run again then.
@@ -176,6 +262,8 @@ struct VerifyWorkspace
           failed(verifyViews(function, lifetimes)))
         return signalPassFailure();
     }
+    if (failed(verifyCommunicated(getOperation())))
+      return signalPassFailure();
   }
 };
 

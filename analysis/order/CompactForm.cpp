@@ -339,6 +339,8 @@ private:
         at = form.collective(i.domain, i.lane, s, waits);
     }
     }
+    form.sites.resize(at + 1, kNone);
+    form.sites[at] = site;
     Item &item = form.items[at];
     item.optional = optional || i.optional;
     item.synchronous = i.synchronous;

@@ -12,13 +12,11 @@
 
 #include "common/PlanBuilder.h"
 
+#include "common/Communicated.h"
 #include "common/NodeBridge.h"
 #include "concord/order/Certificate.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 
 #include <map>
 #include <set>
@@ -138,44 +136,26 @@ plan::Buffer Builder::buffer(Value value, BufferShape shape) {
   result.innerBytes = shape.innerBytes;
   result.strideBytes = shape.strideBytes;
   result.space = plan::Buffer::Space::Foreign;
-  uint64_t offset = 0;
-  while (true) {
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      if (argument.getOwner() != &function.getBody().front())
-        return result;
-      unsigned index = argument.getArgNumber();
-      if (function.getArgAttr(index, "comm.arena"))
-        result.space = plan::Buffer::Space::Arena;
-      else if (auto out = function.getArgAttrOfType<IntegerAttr>(
-                   index, "comm.output")) {
-        result.space = plan::Buffer::Space::Output;
-        result.index = out.getInt();
-      } else if (auto in = function.getArgAttrOfType<IntegerAttr>(
-                     index, "comm.input")) {
-        result.space = plan::Buffer::Space::Input;
-        result.index = in.getInt();
-      } else {
-        return result;
-      }
-      result.offset = offset;
-      return result;
-    }
-    if (auto view = value.getDefiningOp<memref::ViewOp>()) {
-      auto shift = getConstantIntValue(view.getByteShift());
-      if (!shift)
-        return result;
-      offset += *shift;
-      value = view.getSource();
-    } else if (auto collapse = value.getDefiningOp<memref::CollapseShapeOp>()) {
-      value = collapse.getSrc();
-    } else if (auto expand = value.getDefiningOp<memref::ExpandShapeOp>()) {
-      value = expand.getSrc();
-    } else if (auto castOp = value.getDefiningOp<memref::CastOp>()) {
-      value = castOp.getSource();
-    } else {
-      return result;
-    }
+  std::optional<BufferPlace> place = placeOf(value);
+  auto argument = place ? dyn_cast<BlockArgument>(place->root) : nullptr;
+  if (!argument)
+    return result;
+  unsigned index = argument.getArgNumber();
+  if (function.getArgAttr(index, "comm.arena")) {
+    result.space = plan::Buffer::Space::Arena;
+  } else if (auto out =
+                 function.getArgAttrOfType<IntegerAttr>(index, "comm.output")) {
+    result.space = plan::Buffer::Space::Output;
+    result.index = out.getInt();
+  } else if (auto in =
+                 function.getArgAttrOfType<IntegerAttr>(index, "comm.input")) {
+    result.space = plan::Buffer::Space::Input;
+    result.index = in.getInt();
+  } else {
+    return result;
   }
+  result.offset = place->offset;
+  return result;
 }
 
 /// `slot = "always"`, `"optional"`, or `"optional:NAME"` for issues that are
@@ -299,7 +279,7 @@ LogicalResult Builder::issue(comm::CollectiveOpInterface op) {
     issue.pairs.push_back(
         {static_cast<int32_t>(source), static_cast<int32_t>(target)});
   if (buffers && !issue.fused.empty()) {
-    for (Value operand : op->getOperands())
+    for (Value operand : issueBuffers(op))
       issue.buffers.push_back(buffer(operand, denseShape(operand)));
   } else if (buffers) {
     if (input)

@@ -13,6 +13,7 @@
 
 #include "Report.h"
 
+#include "common/Communicated.h"
 #include "common/PlanBuilder.h"
 
 #include "llvm/Support/JSON.h"
@@ -232,6 +233,40 @@ static json::Value measuredRanks(const Prediction &prediction, StringRef trace,
                       {"ranks", std::move(list)}};
 }
 
+/// Buffers of collectives of several programs, and where each has them.
+static json::Array communicatedOf(ModuleOp module) {
+  json::Array list;
+  bool proven = true;
+  FailureOr<std::vector<SharedIssue>> shared = sharedIssues(module, proven);
+  if (failed(shared) || !proven)
+    return list;
+  SmallVector<StringRef> names;
+  for (auto program : module.getOps<comm::ProgramOp>())
+    names.push_back(program.getSymName());
+  for (const SharedIssue &issue : *shared) {
+    comm::CollectiveOpInterface first = issue.parts.front().op;
+    auto said = first->getAttrOfType<DenseBoolArrayAttr>(kSymmetric);
+    for (size_t i = 0; said && i < static_cast<size_t>(said.size()); ++i) {
+      json::Array offsets;
+      for (const SharedIssue::Part &part : issue.parts) {
+        SmallVector<Value> buffers = issueBuffers(part.op);
+        std::optional<int64_t> offset;
+        if (i < buffers.size())
+          offset = arenaOffset(buffers[i]);
+        offsets.push_back(
+            json::Array{names[part.program], offset.value_or(-1)});
+      }
+      list.push_back(
+          json::Object{{"where", describeLocation(first->getLoc())},
+                       {"domain", first.getCollectiveDomain().getValue()},
+                       {"buffer", static_cast<int64_t>(i)},
+                       {"symmetric", said[static_cast<int64_t>(i)]},
+                       {"offsets", std::move(offsets)}});
+    }
+  }
+  return list;
+}
+
 static json::Object memoryOf(ModuleOp module) {
   for (auto arena : module.getOps<comm::ArenaOp>()) {
     json::Array buffers;
@@ -246,7 +281,8 @@ static json::Object memoryOf(ModuleOp module) {
         {"size", static_cast<int64_t>(arena.getSize())},
         {"lowerBound", static_cast<int64_t>(arena.getLowerBound())},
         {"events", events},
-        {"buffers", std::move(buffers)}};
+        {"buffers", std::move(buffers)},
+        {"communicated", communicatedOf(module)}};
   }
   // Tensors from where they are made to their last use.
   std::map<int64_t, double> change;

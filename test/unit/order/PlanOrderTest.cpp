@@ -60,6 +60,20 @@ bool has(const Certificate &c, const std::string &assumption) {
          c.assumes.end();
 }
 
+/// Ranks 0 and 1 run one program, 2 and 3 another; "dp" joins them.
+plan::Plan twoStages() {
+  plan::Plan p = mesh();
+  p.programs = {{"p0", "", {0, 1}, {}, {plan::Node::Type::Seq}},
+                {"p1", "", {2, 3}, {}, {plan::Node::Type::Seq}}};
+  for (plan::Program &program : p.programs) {
+    program.issues = {collective(0, 0), collective(1, 0), collective(1, 0, 32)};
+    for (uint32_t site = 0; site < 3; ++site)
+      program.body.children.insert(program.body.children.end(),
+                                   {issue(site), wait(site)});
+  }
+  return p;
+}
+
 /// serving: decision on all, tp; placement: dp, optional. Both on all ranks.
 plan::Plan twoIssuers() {
   plan::Plan p = mesh();
@@ -428,6 +442,58 @@ TEST(Blocks, CountsAndBridges) {
   computeBlocks(g);
   EXPECT_EQ(g.blocks, 4u);
   EXPECT_FALSE(g.forest());
+}
+
+TEST(MatchPrograms, InstanceByInstance) {
+  using Sets = std::vector<std::vector<ProgramSite>>;
+  Sets sets;
+  plan::Plan p = twoStages();
+  ASSERT_TRUE(matchPrograms(p, sets));
+  // Groups of "tp" run one program each.
+  EXPECT_EQ(sets, (Sets{{{0, 1}, {1, 1}}, {{0, 2}, {1, 2}}}));
+  // Its sites are numbered otherwise, its order is the same.
+  std::swap(p.programs[1].issues[0], p.programs[1].issues[2]);
+  std::swap(p.programs[1].body.children[0], p.programs[1].body.children[4]);
+  std::swap(p.programs[1].body.children[1], p.programs[1].body.children[5]);
+  ASSERT_TRUE(matchPrograms(p, sets));
+  EXPECT_EQ(sets, (Sets{{{0, 1}, {1, 1}}, {{0, 2}, {1, 0}}}));
+  // One program: nothing to match.
+  p.programs.pop_back();
+  p.programs[0].ranks = {0, 1, 2, 3};
+  ASSERT_TRUE(matchPrograms(p, sets));
+  EXPECT_TRUE(sets.empty());
+}
+
+/// A loop's rounds are matched with those of a loop.
+TEST(MatchPrograms, Loops) {
+  plan::Plan p = twoStages();
+  for (plan::Program &program : p.programs) {
+    program.issues[2].count = program.issues[1].count;
+    plan::Node loop{plan::Node::Type::Loop};
+    loop.tripCount = 4;
+    loop.children = {issue(1), wait(1), issue(2), wait(2)};
+    program.body.children = {issue(0), wait(0), loop};
+  }
+  std::vector<std::vector<ProgramSite>> sets;
+  ASSERT_TRUE(matchPrograms(p, sets));
+  EXPECT_EQ(sets.size(), 2u);
+  // One loop after the other: each meets both.
+  plan::Node &loop = p.programs[1].body.children[2];
+  plan::Node second = loop;
+  loop.children.resize(2);
+  second.children.erase(second.children.begin(), second.children.begin() + 2);
+  p.programs[1].body.children.push_back(second);
+  ASSERT_TRUE(matchPrograms(p, sets));
+  ASSERT_EQ(sets.size(), 1u);
+  EXPECT_EQ(sets[0].size(), 4u);
+}
+
+TEST(MatchPrograms, NothingWhereThePlanDoesNotHold) {
+  plan::Plan p = twoStages();
+  p.programs[1].issues[2].count = 33;
+  std::vector<std::vector<ProgramSite>> sets = {{{0, 0}}};
+  EXPECT_FALSE(matchPrograms(p, sets));
+  EXPECT_TRUE(sets.empty());
 }
 
 } // namespace

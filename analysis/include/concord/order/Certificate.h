@@ -86,6 +86,9 @@ struct ProgramForm {
   /// Of a program of a plan: the part of its body (plan::Turn::unit) that each
   /// item belongs to. Else empty.
   std::vector<uint32_t> units;
+  /// Of a program of a plan: the site that each item is an issue of. Else
+  /// empty.
+  std::vector<uint32_t> sites;
 
   /// Append helpers that keep the pools right; they return the item's index.
   uint32_t collective(uint32_t domain, uint32_t stream, uint64_t signature,
@@ -230,6 +233,19 @@ bool orderRounds(plan::Plan &plan, std::vector<Finding> &faults);
 /// Judge a lowered program by its plan table alone, `plan.rounds` included.
 Certificate verifyPlan(const plan::Plan &plan,
                        const VerifyOptions &options = {});
+
+/// An issue of one of a plan's programs.
+struct ProgramSite {
+  uint32_t program = 0, site = 0;
+  bool operator==(const ProgramSite &) const = default;
+};
+
+/// Collectives that members of one group run in several programs: of each the
+/// sites of all those programs, matched instance by instance as verifyPlan()
+/// does, and rising. What only one program has is in no set, and no transfer
+/// is, whose two sides do different things. False where the plan does not hold.
+bool matchPrograms(const plan::Plan &plan,
+                   std::vector<std::vector<ProgramSite>> &sets);
 
 /// The compact form of a small program, for tests and the doctor. False if it
 /// has something the compact form cannot say (several devices per process,
