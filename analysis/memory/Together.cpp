@@ -8,7 +8,7 @@
 // Sets with common buffers are one class, which has a lifetime in each of its
 // arenas and meets what it meets in any of them. Classes and all that is placed
 // beside them are put in orders, as in one arena; a class that is in the way
-// too often is given up.
+// too often is given up, and tried again with what is left.
 //
 //===----------------------------------------------------------------------===//
 
@@ -337,6 +337,18 @@ JointPlacement Together::run() {
     std::erase_if(group, [&](uint32_t c) { return apart[c] != Apart::No; });
     for (std::vector<uint32_t> &rest : groupsOf(group))
       left.push_back(std::move(rest));
+  }
+  // One that was given up may fit beside what is left.
+  for (uint32_t c : all) {
+    if (apart[c] != Apart::LargerArena || work <= 0)
+      continue;
+    std::vector<uint32_t> kept, worst;
+    for (uint32_t other : all)
+      if (other == c || apart[other] == Apart::No)
+        kept.push_back(other);
+    for (const std::vector<uint32_t> &group : groupsOf(kept))
+      if (std::find(group.begin(), group.end(), c) != group.end())
+        apart[c] = solve(group, worst);
   }
   for (size_t set = 0; set < sets.size(); ++set)
     if (classOfSet[set] != kNone)

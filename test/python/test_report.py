@@ -139,6 +139,40 @@ def test_data(page):
     assert not data["memory"]["planned"] and data["memory"]["peak"] > 0
 
 
+TWO_PROGRAMS = """
+module attributes {comm.world = 2 : i64} {
+  comm.domain @all groups([[0, 1]])
+  comm.program @p0 entry(@f0) ranks([0])
+  comm.program @p1 entry(@f1) ranks([1])
+  func.func @f0(%x: memref<16xf32> {comm.input = 0 : i64}) {
+    %a = memref.alloc() : memref<16xf32>
+    comm.all_reduce @all sum ins(%a : memref<16xf32>) outs(%a : memref<16xf32>)
+    comm.all_reduce @all max ins(%x : memref<16xf32>) outs(%a : memref<16xf32>)
+    return
+  }
+  func.func @f1(%x: memref<16xf32> {comm.input = 0 : i64}) {
+    %a = memref.alloc() : memref<16xf32>
+    comm.all_reduce @all sum ins(%a : memref<16xf32>) outs(%a : memref<16xf32>)
+    comm.all_reduce @all max ins(%a : memref<16xf32>) outs(%x : memref<16xf32>)
+    return
+  }
+}
+"""
+
+
+def test_what_programs_communicate(tmp_path):
+    page = make(tmp_path, TWO_PROGRAMS, "--comm-plan-workspace")
+    _, data = parse(page)
+    found = [(b["domain"], b["buffer"], b["symmetric"], b["offsets"])
+             for b in data["memory"]["communicated"]]
+    both = [["p0", 0], ["p1", 0]]
+    assert found == [("all", 0, True, both), ("all", 1, True, both),
+                     ("all", 0, False, [["p0", -1], ["p1", 0]]),
+                     ("all", 1, False, [["p0", 0], ["p1", -1]])]
+    reasons = {d["reason"] for d in data["decisions"] if d["pass"] == "comm-plan-workspace"}
+    assert reasons == {"not-in-arena", "equal-offsets"}
+
+
 def test_names_cannot_leave_the_data(page):
     _, data = parse(page)
     assert any("</script>" in name for name in data["programs"][0]["names"])

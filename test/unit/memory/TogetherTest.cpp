@@ -142,7 +142,8 @@ TEST(Together, TheLimitIsKept) {
   EXPECT_EQ(std::count(limited.sets.begin(), limited.sets.end(), Apart::No), 1);
 }
 
-/// As trying all says: where all sets can be equal they are.
+/// As trying all says: where all sets can be equal they are, and none that is
+/// apart could be equal beside those that are.
 TEST(Together, SmallOnesAreAsTryingAllSays) {
   std::mt19937 random(4);
   auto pick = [&](int64_t low, int64_t high) {
@@ -171,6 +172,15 @@ TEST(Together, SmallOnesAreAsTryingAllSays) {
     bool all = std::count(p.sets.begin(), p.sets.end(), Apart::No) ==
                static_cast<int64_t>(count);
     ASSERT_EQ(all, possible(arenas, sets)) << trial;
+    for (size_t left = 0; left < count; ++left) {
+      Sets more;
+      for (size_t s = 0; s < count; ++s)
+        if (s == left || p.sets[s] == Apart::No)
+          more.push_back(sets[s]);
+      if (p.sets[left] != Apart::No) {
+        ASSERT_FALSE(possible(arenas, more)) << trial << ", set " << left;
+      }
+    }
     ++(all ? can : cannot);
   }
   EXPECT_GT(can, 100);
