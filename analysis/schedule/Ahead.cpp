@@ -40,8 +40,8 @@ bool Scheduler::fill(double until) {
     double when = whenReady(n);
     if (when >= soon)
       continue;
-    // Something much longer than the gap would only move the loss elsewhere.
-    if (node.seconds > 4 * (until - when))
+    // Something much longer than the gap may only move the loss elsewhere.
+    if (node.seconds > longest * (until - when))
       continue;
     if (!fits(n, false)) {
       for (uint32_t other : flying)

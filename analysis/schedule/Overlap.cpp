@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Two schedules are tried; and less memory, as long as the arena of the better
-// one exceeds the limit.
+// Up to three schedules are tried; and less memory, as long as the arena of the
+// best one exceeds the limit.
 //
 //===----------------------------------------------------------------------===//
 
@@ -21,6 +21,8 @@
 
 namespace concord::schedule {
 
+/// Of what fills a gap, in gaps, before longer work is tried.
+static constexpr double kFewGaps = 4;
 /// Schedules tried under less memory where the arena exceeds the limit.
 static constexpr unsigned kArenaAttempts = 4;
 
@@ -45,15 +47,21 @@ const char *toString(Reason reason) {
 }
 
 static Schedule best(const Problem &problem) {
-  Schedule best = Scheduler(problem, /*reaches=*/false).run();
-  // Something is exposed still. What is reached for takes memory and the link
-  // from others, so it is not always better.
-  if (best.possible &&
-      best.secondsAfter > best.computeSeconds * (1 + kLeastGain)) {
-    Schedule other = Scheduler(problem, /*reaches=*/true).run();
+  constexpr double kAnyLength = 1e300;
+  Schedule best = Scheduler(problem, /*reaches=*/false, kFewGaps).run();
+  // While something is exposed. What is reached for takes memory and the link
+  // from others, and what fills a short gap may hold up what comes after it, so
+  // neither is always better.
+  auto attempt = [&](bool reaches, double longest) {
+    if (!best.possible ||
+        best.secondsAfter <= best.computeSeconds * (1 + kLeastGain))
+      return;
+    Schedule other = Scheduler(problem, reaches, longest).run();
     if (other.secondsAfter < best.secondsAfter * (1 - kLeastGain))
-      return other;
-  }
+      best = std::move(other);
+  };
+  attempt(true, kFewGaps);
+  attempt(true, kAnyLength);
   return best;
 }
 

@@ -22,13 +22,13 @@ static constexpr double kSlack = 1.0;
 /// the collective takes; its input is free again from there on.
 static constexpr double kPatience = 1.25;
 
-Scheduler::Scheduler(const Problem &problem, bool reaches)
-    : problem(problem), reaches(reaches), count(problem.nodes.size()),
-      missing(count, 0), held(count, 0), state(count, State::Waiting),
-      issuedNode(count, false), memoryHeld(count, false),
-      keptWhole(count, false), begins(count, 0), ends(count, 0),
-      hiddenCompute(count, 0), buffers(problem.bytes.size()), profile(count),
-      readyAhead(count), readyComms(count) {
+Scheduler::Scheduler(const Problem &problem, bool reaches, double longest)
+    : problem(problem), reaches(reaches), longest(longest),
+      count(problem.nodes.size()), missing(count, 0), held(count, 0),
+      state(count, State::Waiting), issuedNode(count, false),
+      memoryHeld(count, false), keptWhole(count, false), begins(count, 0),
+      ends(count, 0), hiddenCompute(count, 0), buffers(problem.bytes.size()),
+      profile(count), readyAhead(count), readyComms(count) {
   uint32_t lanes = 1;
   uint32_t lastBarrier = kNone, lastCollective = kNone;
   std::vector<uint32_t> sinceBarrier, needs;

@@ -80,7 +80,8 @@ class Scheduler {
 public:
   /// `reaches`: where the host would stand still, collectives from behind the
   /// cursor are started, so that what follows from them can fill the time.
-  Scheduler(const Problem &problem, bool reaches);
+  /// `longest`: of what fills a gap, in gaps.
+  Scheduler(const Problem &problem, bool reaches, double longest);
   Schedule run();
 
 private:
@@ -124,6 +125,7 @@ private:
 
   const Problem &problem;
   bool reaches;
+  double longest;
   size_t count;
   Lists users, successors, bufferUsers;
   std::vector<uint32_t> missing, held;

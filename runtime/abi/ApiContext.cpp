@@ -330,10 +330,15 @@ void concord_poll(concord_context *context) {
   if (context->threadLevel == CONCORD_THREAD_MULTIPLE) {
     if (!context->mutex.try_lock())
       return;
+    context->polled = true;
     progress(*context);
+    context->polled = false;
     context->mutex.unlock();
     return;
   }
-  if (context->inFlight)
+  if (context->inFlight) {
+    context->polled = true;
     progress(*context);
+    context->polled = false;
+  }
 }

@@ -31,6 +31,12 @@ using namespace concord::rt::spans;
 
 namespace {
 
+/// Looks of which one is thorough.
+constexpr uint32_t kThorough = 16;
+/// Who computes and polls looks in vain for a fiftieth of the time at most, and
+/// once in 100 us at least.
+constexpr int64_t kLookShare = 50, kLookMost = 100'000;
+
 void noteFailure(Span &span, int member) {
   if (span.failedMember >= 0)
     return;
@@ -60,8 +66,11 @@ bool concord::rt::spans::settled(Span &span, concord_transport_request &request,
 bool concord::rt::spans::allSettled(
     Span &span, std::vector<concord_transport_request> &requests) {
   bool all = true;
-  for (int member : span.remote)
+  for (int member : span.remote) {
     all &= settled(span, requests[size_t(member)], member);
+    if (!all && !span.thorough)
+      return false;
+  }
   return all && span.failedMember < 0;
 }
 
@@ -333,7 +342,7 @@ Progress concord::rt::spans::mourn(Op &op) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
+static Progress advanceSteps(Op &op, uint64_t quantum) {
   Comm &comm = *op.comm;
   Span &span = *comm.span;
   if (lost(span)) {
@@ -346,6 +355,7 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
   bool moved = false;
   uint64_t left = quantum;
   span.progressed = false;
+  span.thorough = ++span.looks % kThorough == 0;
   auto blocked = [&] {
     return moved || span.progressed ? Progress::Advanced : Progress::Blocked;
   };
@@ -507,7 +517,8 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
     case Span::Step::Release: {
       // The areas may be written again once nobody reads them.
       bool sent = allSettled(span, span.sends);
-      sent &= allSettled(span, span.resultSends);
+      if (sent || span.thorough)
+        sent &= allSettled(span, span.resultSends);
       // By rounds, who writes them has first waited for all inputs.
       if (!sent || (!span.byRounds && !ticksReady(span)))
         return blocked();
@@ -521,6 +532,21 @@ Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
     if (left == 0)
       return Progress::Advanced;
   }
+}
+
+Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
+  if (!op.comm->context->polled)
+    return advanceSteps(op, quantum);
+  Span &span = *op.comm->span;
+  const int64_t began = nowNanoseconds();
+  if (began < span.nextLook)
+    return Progress::Blocked;
+  Progress result = advanceSteps(op, quantum);
+  if (result == Progress::Blocked) {
+    int64_t now = nowNanoseconds();
+    span.nextLook = now + std::min(kLookMost, kLookShare * (now - began));
+  }
+  return result;
 }
 
 uint64_t concord::rt::missingSpan(const Op &op) {

@@ -152,7 +152,14 @@ struct Span {
   std::vector<uint8_t> heard;                  ///< by member: its slot is there
   std::vector<SpanChannel> outgoing, incoming; ///< by member
   bool progressed = false; ///< something has come since it was last asked
-  int failedMember = -1;   ///< the transport has failed with it
+  /// One test of the transport lets all requests go on, and is a system call:
+  /// mostly the first that is pending is enough. All are looked at now and
+  /// then, so that who is late can be named.
+  bool thorough = false;
+  uint32_t looks = 0;
+  int64_t nextLook =
+      0; ///< inside concord_poll: when the transport is next asked
+  int failedMember = -1; ///< the transport has failed with it
   int64_t failedAt = 0;
   std::string failure;
 };

@@ -266,7 +266,8 @@ Progress concord::rt::spans::exchangeRounds(Op &op, uint64_t &left) {
       span.posted = true;
     }
     bool all = allSettled(span, span.receives);
-    all &= allSettled(span, span.sends);
+    if (all || span.thorough)
+      all &= allSettled(span, span.sends);
     if (!all)
       return Progress::Blocked;
     // All that a round reduces is of the same blocks.

@@ -205,6 +205,24 @@ TEST(Overlap, IndependentChainsTakeTurns) {
   EXPECT_LE(b.run().bytesAfter, s.bytesBefore);
 }
 
+/// Collectives are much shorter than the computations between them, a fast
+/// link: what fills a gap is longer than it, and hides what comes next.
+TEST(Overlap, ChainsOfLongComputationsTakeTurns) {
+  for (double gap : {0.3, 0.1, 0.05}) {
+    Builder b;
+    for (int chain = 0; chain < 2; ++chain) {
+      uint32_t x = b.compute(0.01);
+      for (int layer = 0; layer < 10; ++layer)
+        x = b.comm(gap, {b.compute(1, {x})});
+      b.compute(0.01, {x});
+    }
+    b.problem.limit = 100;
+    Schedule s = b.run();
+    EXPECT_NEAR(s.secondsBefore - s.computeSeconds, 20 * gap, 1e-9);
+    EXPECT_LT(s.secondsAfter - s.computeSeconds, 3 * gap);
+  }
+}
+
 /// A collective between two computations of the other chain: a little work
 /// comes forward, so that the link is not idle while the host is busy.
 TEST(Overlap, ShortWorkGoesAheadForTheLink) {
