@@ -91,8 +91,6 @@ const char *reasonUnsupported(const std::string &domain,
     return "strings are not supported; run the tokenizer outside the model";
   if (starts("Random") || op == "Bernoulli" || op == "Multinomial")
     return "random numbers are not supported; pass them as an input";
-  if (op == "RNN" || op == "LSTM" || op == "GRU")
-    return "recurrent layers are not supported";
   if (domain == "com.microsoft" && starts("Q"))
     return "onnxruntime's quantised operators are not supported; quantise in "
            "its QDQ format (QuantizeLinear and DequantizeLinear)";
@@ -606,9 +604,8 @@ void Builder::buildNode(const wire::Node &proto, int index, Scope &scope) {
   const bool isStructure =
       node.domain.empty() && structures.count(node.opType) > 0;
   const OpDef *def = findOp(node.domain, node.opType);
-  const bool mayBeFused =
-      node.domain == "com.microsoft" ||
-      (node.domain.empty() && node.opType == "SimplifiedLayerNormalization");
+  const bool mayBeFused = node.domain == "com.microsoft" ||
+                          (node.domain.empty() && isStandardFused(node.opType));
   auto refuse = [&] {
     const char *reason = reasonUnsupported(node.domain, node.opType);
     throw Error(nodePrefix(node) +

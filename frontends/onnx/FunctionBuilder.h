@@ -161,6 +161,10 @@ std::optional<wire::Function> multiHeadAttention(FunctionBuilder &b);
 std::optional<wire::Function> groupQueryAttention(FunctionBuilder &b);
 std::optional<wire::Function> rotaryEmbedding(FunctionBuilder &b);
 std::optional<wire::Function> embedLayerNorm(FunctionBuilder &b);
+// Of Recurrent.cpp.
+std::optional<wire::Function> recurrentNetwork(FunctionBuilder &b);
+std::optional<wire::Function> gatedRecurrentUnit(FunctionBuilder &b);
+std::optional<wire::Function> longShortTermMemory(FunctionBuilder &b);
 
 } // namespace concord::onnx::detail
 

@@ -125,12 +125,16 @@ std::optional<wire::Function> skipNorm(FunctionBuilder &b, bool simplified) {
 
 } // namespace
 
+bool isStandardFused(const std::string &op) {
+  // The first one is onnxruntime's, written without a domain of its own.
+  return op == "SimplifiedLayerNormalization" || op == "RNN" || op == "GRU" ||
+         op == "LSTM";
+}
+
 std::optional<wire::Function> fusedFunction(const NodeView &view) {
   const std::string &op = view.node->opType;
   const bool own = view.node->domain == "com.microsoft";
-  // Written without a domain of its own.
-  const bool simplified = op == "SimplifiedLayerNormalization";
-  if (!own && !(simplified && view.node->domain.empty()))
+  if (!own && !(view.node->domain.empty() && isStandardFused(op)))
     return std::nullopt;
   struct Entry {
     const char *name;
@@ -147,9 +151,12 @@ std::optional<wire::Function> fusedFunction(const NodeView &view) {
       {"FusedGemm", 2, fusedGemm},
       {"FusedMatMul", 2, fusedMatMul},
       {"Gelu", 1, [](FunctionBuilder &b) { return gelu(b, false); }},
+      {"GRU", 3, gatedRecurrentUnit},
       {"GroupQueryAttention", 1, groupQueryAttention},
+      {"LSTM", 3, longShortTermMemory},
       {"MultiHeadAttention", 1, multiHeadAttention},
       {"QuickGelu", 1, quickGelu},
+      {"RNN", 3, recurrentNetwork},
       {"RotaryEmbedding", 4, rotaryEmbedding},
       {"SimplifiedLayerNormalization", 2, rmsNorm},
       {"SkipLayerNormalization", 3,

@@ -22,6 +22,9 @@ namespace concord::onnx::detail {
 /// Throws Error for what has no standard counterpart.
 std::optional<wire::Function> fusedFunction(const NodeView &view);
 
+/// Whether `op` of the standard domain may have such a meaning.
+bool isStandardFused(const std::string &op);
+
 } // namespace concord::onnx::detail
 
 #endif // CONCORD_ONNX_FUSED_H

@@ -91,8 +91,7 @@ public:
   void addCausal(const std::string &q, const std::string &k,
                  const std::string &v) {
     std::string rows = counted(b, q, 2);
-    std::string older =
-        b.op("Sub", {extent(b, k, 2), extent(b, q, 2)}).result;
+    std::string older = b.op("Sub", {extent(b, k, 2), extent(b, q, 2)}).result;
     rows = unsqueeze(b, b.add(rows, older), {1});
     addWhere(b.op("LessOrEqual", {counted(b, v, 2), rows}).result, lowest());
   }
@@ -256,7 +255,8 @@ std::optional<wire::Function> groupQueryAttention(FunctionBuilder &b) {
   const int64_t sequence = b.view.inputs[0].shape[1],
                 past = b.has(3) ? b.view.inputs[3].shape.at(2) : 0;
   // `seqlens_k` has the place of each sequence's last key. The first tokens of
-  // a sequence start at 0, whatever the shorter ones of the batch are padded to.
+  // a sequence start at 0, whatever the shorter ones of the batch are padded
+  // to.
   const Tensor *total = b.view.constants[6];
   refuse(!total || total->type.numElements() != 1 ||
              total->intAt(0) != past + sequence,
@@ -297,9 +297,7 @@ std::optional<wire::Function> groupQueryAttention(FunctionBuilder &b) {
   if (const int64_t window = node.intAttr("local_window_size", -1);
       window >= 0) {
     std::string near =
-        b.op("Greater",
-             {b.add(keys, b.ints({window})), places})
-            .result;
+        b.op("Greater", {b.add(keys, b.ints({window})), places}).result;
     keep = b.op("And", {keep, near}).result;
   }
   Mask mask(b);
@@ -321,12 +319,10 @@ std::optional<wire::Function> rotaryEmbedding(FunctionBuilder &b) {
   std::string ids = b.cast(b.in(1), DType::I64);
   if (b.view.inputs[1].shape.size() < 2) // where the first one is
     ids = b.add(ids, unsqueeze(b, counted(b, b.in(0), sequence), {0}));
-  ids = b.op("Expand",
-             {ids, joined(b, extent(b, b.in(0), 0),
-                          extent(b, b.in(0), sequence), 0)})
+  ids = b.op("Expand", {ids, joined(b, extent(b, b.in(0), 0),
+                                    extent(b, b.in(0), sequence), 0)})
             .result;
-  auto made =
-      b.op("RotaryEmbedding", {b.in(0), b.in(2), b.in(3), ids});
+  auto made = b.op("RotaryEmbedding", {b.in(0), b.in(2), b.in(3), ids});
   b.set(made, "interleaved", node.intAttr("interleaved", 0));
   const int64_t rotated = node.intAttr("rotary_embedding_dim", 0);
   b.set(made, "rotary_embedding_dim", rotated);
@@ -347,8 +343,7 @@ std::optional<wire::Function> embedLayerNorm(FunctionBuilder &b) {
   if (b.has(8)) {
     sum = b.add(sum, b.op("Gather", {b.in(3), b.in(8)}).result);
   } else {
-    sum = b.add(sum,
-                b.op("Gather", {b.in(3), counted(b, b.in(0), 1)}).result);
+    sum = b.add(sum, b.op("Gather", {b.in(3), counted(b, b.in(0), 1)}).result);
   }
   if (b.has(1) && b.has(4))
     sum = b.add(sum, b.op("Gather", {b.in(4), b.in(1)}).result);
@@ -358,7 +353,8 @@ std::optional<wire::Function> embedLayerNorm(FunctionBuilder &b) {
   // How many tokens each sequence has.
   std::string length;
   if (node.outputs.size() > 1 && node.outputs[1] != kNoValue) {
-    std::string mask = b.has(7) ? b.in(7) : b.op("Sub", {b.in(0), b.in(0)}).result;
+    std::string mask =
+        b.has(7) ? b.in(7) : b.op("Sub", {b.in(0), b.in(0)}).result;
     auto made = b.op("ReduceSum", {mask, b.ints({1})});
     b.set(made, "keepdims", int64_t{0});
     length = b.cast(made.result, DType::I32);

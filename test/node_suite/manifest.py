@@ -38,8 +38,6 @@ CLASSES = {
     "training": (
         {"Adagrad", "Adam", "Gradient", "Momentum"},
         "inference programs only; the compiler has no gradients"),
-    "RNN": ({"GRU", "LSTM", "RNN"},
-            "recurrent cells are outside the transformer and CNN scope"),
 }
 
 Case = collections.namedtuple(

@@ -47,7 +47,6 @@ bool excluded(const std::string &message) {
                              "optional values are not supported",
                              "strings are not supported",
                              "random numbers are not supported",
-                             "recurrent layers are not supported",
                              "dropout in training mode",
                              "is a sequence, which",
                              "is optional, which",
