@@ -82,6 +82,68 @@ std::optional<wire::Function> fusedConv(FunctionBuilder &b) {
   return b.results({b.activation(result)});
 }
 
+/// The numbers of four bits in the bytes of `x`, lower half first, [rows, -1].
+std::string halves(FunctionBuilder &b, const std::string &x, int64_t rows) {
+  std::string low =
+      b.op("BitwiseAnd", {x, b.cast(b.ints({15}), DType::U8)}).result;
+  auto high = b.op("BitShift", {x, b.cast(b.ints({4}), DType::U8)});
+  b.set(high, "direction", std::string("RIGHT"));
+  auto both =
+      b.op("Concat", {b.op("Unsqueeze", {low, b.ints({-1})}).result,
+                      b.op("Unsqueeze", {high.result, b.ints({-1})}).result});
+  b.set(both, "axis", int64_t{-1});
+  return b.op("Reshape", {both.result, b.ints({rows, -1})}).result;
+}
+
+/// A product with a matrix [N, K] whose rows are quantised in blocks.
+std::optional<wire::Function> matMulNBits(FunctionBuilder &b) {
+  const Node &node = *b.view.node;
+  const int64_t k = node.intAttr("K", 0), n = node.intAttr("N", 0),
+                bits = node.intAttr("bits", 4),
+                block = node.intAttr("block_size", 0);
+  if (k < 1 || n < 1 || block < 1)
+    throw Error("attributes 'K', 'N' and 'block_size' have to be positive");
+  if (bits != 4 && bits != 8)
+    throw Error("weights of " + std::to_string(bits) +
+                " bits are not supported; 4 and 8 are");
+  if (b.has(4))
+    throw Error("operand 4, an order of the columns, is not supported");
+  const int64_t blocks = (k + block - 1) / block;
+  const DType type = b.view.inputs[0].dtype;
+  auto numbers = [&](size_t operand) {
+    return bits == 4 ? halves(b, b.in(operand), n)
+                     : b.op("Reshape", {b.in(operand), b.ints({n, -1})}).result;
+  };
+  auto perBlock = [&](const std::string &x) {
+    return b.op("Reshape", {x, b.ints({n, blocks, 1})}).result;
+  };
+  std::string weight =
+      b.op("Reshape", {b.cast(numbers(1), type), b.ints({n, blocks, block})})
+          .result;
+  std::string zero = b.scalar(bits == 4 ? 8 : 128);
+  if (b.has(3) && b.view.inputs[3].dtype == type) {
+    zero = perBlock(b.in(3));
+  } else if (b.has(3)) {
+    // Rows begin at whole bytes.
+    std::string all =
+        b.op("Slice", {numbers(3), b.ints({0}), b.ints({blocks}), b.ints({1})})
+            .result;
+    zero = perBlock(b.cast(all, type));
+  }
+  weight = b.op("Sub", {weight, zero}).result;
+  weight = b.op("Mul", {weight, b.cast(perBlock(b.in(2)), type)}).result;
+  weight = b.op("Reshape", {weight, b.ints({n, blocks * block})}).result;
+  if (blocks * block != k)
+    weight =
+        b.op("Slice", {weight, b.ints({0}), b.ints({k}), b.ints({1})}).result;
+  auto transposed = b.op("Transpose", {weight});
+  b.set(transposed, "perm", std::vector<int64_t>{1, 0});
+  std::string product = b.op("MatMul", {b.in(0), transposed.result}).result;
+  if (b.has(5))
+    product = b.add(product, b.in(5));
+  return b.results({product});
+}
+
 std::optional<wire::Function> gelu(FunctionBuilder &b, bool approximate) {
   std::string x = b.has(1) ? b.add(b.in(0), b.in(1)) : b.in(0);
   auto made = b.op("Gelu", {x});
@@ -154,6 +216,7 @@ std::optional<wire::Function> fusedFunction(const NodeView &view) {
       {"GRU", 3, gatedRecurrentUnit},
       {"GroupQueryAttention", 1, groupQueryAttention},
       {"LSTM", 3, longShortTermMemory},
+      {"MatMulNBits", 3, matMulNBits},
       {"MultiHeadAttention", 1, multiHeadAttention},
       {"QuickGelu", 1, quickGelu},
       {"RNN", 3, recurrentNetwork},

@@ -86,8 +86,7 @@ private:
   Names f;
 };
 
-Recurrence::Recurrence(FunctionBuilder &b, size_t gates,
-                       const Names &defaults)
+Recurrence::Recurrence(FunctionBuilder &b, size_t gates, const Names &defaults)
     : b(b), gates(gates) {
   const Node &node = *b.view.node;
   const std::string direction = node.stringAttr("direction", "forward");
@@ -141,9 +140,9 @@ std::string Recurrence::step(const std::string &x, const std::string &h,
     const Names matrices = parts(recurrent, 3, hidden, 0);
     std::string z = node(f[0].c_str(), {b.add(in[0], linear(h, matrices[0]))});
     std::string r = node(f[0].c_str(), {b.add(in[1], linear(h, matrices[1]))});
-    std::string again =
-        resetAfter ? mul(r, add(linear(h, matrices[2]), recurrentBias))
-                   : linear(mul(r, h), matrices[2]);
+    std::string again = resetAfter
+                            ? mul(r, add(linear(h, matrices[2]), recurrentBias))
+                            : linear(mul(r, h), matrices[2]);
     std::string made = node(f[1].c_str(), {b.add(in[2], again)});
     // z h + (1 - z) made
     return b.add(made, mul(z, node("Sub", {h, made})));
@@ -159,8 +158,7 @@ std::string Recurrence::step(const std::string &x, const std::string &h,
     return node(f[0].c_str(), {sum});
   };
   std::string i = gate(0, 0, c);
-  std::string forget =
-      coupled ? node("Sub", {b.scalar(1), i}) : gate(2, 2, c);
+  std::string forget = coupled ? node("Sub", {b.scalar(1), i}) : gate(2, 2, c);
   std::string made = node(f[1].c_str(), {b.add(in[3], more[3])});
   c = b.add(mul(forget, c), mul(i, made));
   return mul(gate(1, 1, c), node(f[2].c_str(), {c}));
@@ -178,8 +176,7 @@ std::optional<wire::Function> Recurrence::write() {
   Names lastH, lastC;
   for (size_t d = 0; d < directions; ++d) {
     const bool backwards =
-        d == 1 ||
-        b.view.node->stringAttr("direction", "forward") == "reverse";
+        d == 1 || b.view.node->stringAttr("direction", "forward") == "reverse";
     const size_t kinds = activations.size() / directions;
     f.assign(activations.begin() + static_cast<ptrdiff_t>(d * kinds),
              activations.begin() + static_cast<ptrdiff_t>((d + 1) * kinds));
@@ -188,15 +185,14 @@ std::optional<wire::Function> Recurrence::write() {
     std::string products = linear(x, ofDirection(1, d));
     recurrentBias.clear();
     if (b.has(3)) {
-      Names biases = parts(ofDirection(3, d), 2,
-                           static_cast<int64_t>(gates) * hidden, 0);
+      Names biases =
+          parts(ofDirection(3, d), 2, static_cast<int64_t>(gates) * hidden, 0);
       if (gates == 3 && resetAfter) {
         // The last third is added behind the product that is reset.
         Names thirds = parts(biases[1], 3, hidden, 0);
         recurrentBias = thirds[2];
-        biases[1] = joined({thirds[0], thirds[1],
-                            node("Sub", {thirds[2], thirds[2]})},
-                           0);
+        biases[1] = joined(
+            {thirds[0], thirds[1], node("Sub", {thirds[2], thirds[2]})}, 0);
       }
       products = b.add(products, b.add(biases[0], biases[1]));
     }

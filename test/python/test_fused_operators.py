@@ -83,7 +83,9 @@ def test_equals_onnxruntime(op, operands, attributes, results, ranks, tmp_path):
 
 @pytest.mark.parametrize("op,operands,attributes,results,said", [
     ("QLinearAdd", "x", {}, 1, "QDQ"),
-    ("MatMulNBits", "x r z", {}, 1, "fused operators are not supported"),
+    ("MoE", "x r z", {}, 1, "fused operators are not supported"),
+    ("MatMulNBits", "x r z", {"K": 64, "N": 8, "block_size": 16, "bits": 3}, 1,
+     "weights of 3 bits are not supported"),
     ("GroupQueryAttention", "x r z", {}, 1, "attribute 'num_heads' is missing"),
     ("FusedConv", "i f", {"activation": "Swirl"}, 1, "activation 'Swirl'"),
     ("BiasGelu", "x", {}, 1, "operand 1 is missing"),
@@ -96,3 +98,38 @@ def test_refusals_name_the_node(op, operands, attributes, results, said, tmp_pat
     assert done.returncode != 0
     assert f"{model}: node 'fused' (com.microsoft.{op}, opset 1): " in done.stderr
     assert said in done.stderr
+
+
+@pytest.mark.parametrize("bits", (4, 8))
+@pytest.mark.parametrize("k,block,zero,bias", [(64, 16, None, False), (64, 32, "packed", False),
+                                               (72, 16, "packed", True), (64, 16, "float", True)])
+def test_products_with_quantised_blocks(bits, k, block, zero, bias, tmp_path):
+    if bits == 8 and zero == "float":
+        pytest.skip("onnxruntime does not have it")
+    rng = np.random.default_rng(bits)
+    n, blocks = 12, -(-k // block)
+    matrices = {"w": rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8),
+                "s": rng.uniform(0.01, 0.1, (n, blocks)).astype(np.float32)}
+    if zero == "packed":
+        matrices["z"] = rng.integers(0, 256, (n, -(-blocks * bits // 8))).astype(np.uint8)
+    elif zero:
+        matrices["z"] = rng.uniform(0, 15, (n, blocks)).astype(np.float32)
+    if bias:
+        matrices["b"] = rng.standard_normal(n).astype(np.float32)
+    x = rng.standard_normal((2, 4, k)).astype(np.float32)
+    node = helper.make_node(
+        "MatMulNBits", ["x", "w", "s", "z" if zero else "", "", "b" if bias else ""], ["y"],
+        name="fused", domain="com.microsoft", K=k, N=n, bits=bits, block_size=block)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4, n])],
+        [numpy_helper.from_array(a, name) for name, a in matrices.items()])
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[
+        helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]), model)
+    expected = onnxruntime.InferenceSession(str(model)).run(None, {"x": x})[0]
+    np.save(tmp_path / "x.npy", x)
+    runs.tool("comm-run", model, "--tp", 2, "--input", f"x={tmp_path / 'x.npy'}", "--no-cache",
+              "--output-dir", tmp_path / "out")
+    np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), expected,
+                               rtol=1e-4, atol=1e-4)
