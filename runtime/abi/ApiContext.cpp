@@ -325,20 +325,6 @@ int32_t concord_buffer_deregister(concord_context *context, void *pointer) {
 }
 
 void concord_poll(concord_context *context) {
-  if (!context)
-    return;
-  if (context->threadLevel == CONCORD_THREAD_MULTIPLE) {
-    if (!context->mutex.try_lock())
-      return;
-    context->polled = true;
-    progress(*context);
-    context->polled = false;
-    context->mutex.unlock();
-    return;
-  }
-  if (context->inFlight) {
-    context->polled = true;
-    progress(*context);
-    context->polled = false;
-  }
+  if (context)
+    poll(*context, /*computing=*/false);
 }

@@ -28,7 +28,7 @@ __attribute__((weak)) uint64_t concord_kernel_failures(void);
 }
 
 static void pollHook(void *context) {
-  concord_poll(static_cast<concord_context *>(context));
+  poll(*static_cast<Context *>(context), /*computing=*/true);
 }
 
 // A step holds the context for as long as it runs; what it calls is inside

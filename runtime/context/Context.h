@@ -212,8 +212,8 @@ struct concord_context {
   std::vector<std::unique_ptr<concord::rt::Op>> pool;
   std::vector<concord::rt::Op *> spare;
   std::vector<concord::rt::Op *> streamOps; ///< groups and event waits
-  unsigned inFlight = 0; ///< operations the engine has to look at
-  bool polled = false;   ///< inside concord_poll: who calls has work of its own
+  unsigned inFlight = 0;  ///< operations the engine has to look at
+  bool computing = false; ///< a kernel polls, which has work of its own
 
   /// Communication slots of the device, 0 for no limit. A launch holds one from
   /// its start to the end of its last operation and cannot be pre-empted.

@@ -308,6 +308,17 @@ bool concord::rt::progress(Context &context) {
   return false;
 }
 
+void concord::rt::poll(Context &context, bool computing) {
+  bool shared = context.threadLevel == CONCORD_THREAD_MULTIPLE;
+  if (shared ? !context.mutex.try_lock() : context.inFlight == 0)
+    return;
+  context.computing = computing;
+  progress(context);
+  context.computing = false;
+  if (shared)
+    context.mutex.unlock();
+}
+
 /// Break whatever in-flight operation cannot complete any more. True if one was
 /// found.
 static bool sweep(Context &context, Waiter &waiter) {

@@ -64,6 +64,8 @@ int32_t runAgain(Op &op, const void *in, void *out);
 void enqueue(Op &op);
 /// Make progress where possible; true if anything moved.
 bool progress(Context &context);
+/// The same from outside a wait. `computing`: inside a kernel.
+void poll(Context &context, bool computing);
 /// Wait until `op` is Done; returns its status.
 int32_t waitFor(Op &op);
 /// Wait until a stream has completed `ticket` operations.

@@ -535,7 +535,7 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
 }
 
 Progress concord::rt::advanceSpan(Op &op, uint64_t quantum) {
-  if (!op.comm->context->polled)
+  if (!op.comm->context->computing)
     return advanceSteps(op, quantum);
   Span &span = *op.comm->span;
   const int64_t began = nowNanoseconds();

@@ -157,8 +157,7 @@ struct Span {
   /// then, so that who is late can be named.
   bool thorough = false;
   uint32_t looks = 0;
-  int64_t nextLook =
-      0; ///< inside concord_poll: when the transport is next asked
+  int64_t nextLook = 0;  ///< of who computes: when the transport is next asked
   int failedMember = -1; ///< the transport has failed with it
   int64_t failedAt = 0;
   std::string failure;

@@ -23,8 +23,7 @@
 using namespace mlir;
 using namespace concord;
 
-LogicalResult concord::chooseMicroBatches(ModuleOp module,
-                                          PassManager &manager,
+LogicalResult concord::chooseMicroBatches(ModuleOp module, PassManager &manager,
                                           StringRef topology) {
   constexpr double kLeastGain = 0.02;
   MLIRContext *context = module.getContext();

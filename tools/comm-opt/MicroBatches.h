@@ -13,11 +13,11 @@
 
 namespace concord {
 
-/// --micro-batches=auto: compiles copies by `manager` with 1, 2, 4 and 8 parts, and takes
-/// the one whose predicted step is shortest. More parts have to gain enough to
-/// be worth their code. Parts hold less than the whole batch, so those under
-/// way together may hold what that does: 1.1 times its arena, where nothing is
-/// overlapped in it, else as much (it has grown by that already).
+/// --micro-batches=auto: compiles copies by `manager` with 1, 2, 4 and 8 parts,
+/// and takes the one whose predicted step is shortest. More parts have to gain
+/// enough to be worth their code. Parts hold less than the whole batch, so
+/// those under way together may hold what that does: 1.1 times its arena, where
+/// nothing is overlapped in it, else as much (it has grown by that already).
 mlir::LogicalResult chooseMicroBatches(mlir::ModuleOp module,
                                        mlir::PassManager &manager,
                                        llvm::StringRef topology);
