@@ -15,6 +15,7 @@
 #include "concord/artefact.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/APSInt.h"
 #include "llvm/Support/JSON.h"
 
 #include <cstddef>
@@ -157,6 +158,36 @@ Value Merger::load(Operation *op, const Extent &extent, unsigned bits) {
                                builder.getIntegerType(bits), loaded);
 }
 
+/// The integer that `value` is, in 64 bits, or a floating-point number is
+/// exactly.
+static bool wholeNumber(Attribute value, int64_t &number) {
+  if (auto integer = dyn_cast<IntegerAttr>(value)) {
+    if (!integer.getType().isIntOrIndex() ||
+        integer.getValue().getSignificantBits() > 64)
+      return false;
+    number = integer.getValue().getSExtValue();
+    return true;
+  }
+  auto real = dyn_cast<FloatAttr>(value);
+  if (!real)
+    return false;
+  APSInt integer(64, /*isUnsigned=*/false);
+  bool exact = false;
+  real.getValue().convertToInteger(integer, APFloat::rmTowardZero, &exact);
+  number = integer.getSExtValue();
+  return exact;
+}
+
+/// `op`, or somebody who uses it where the model's node is not known of it:
+/// equal constants of several nodes are one.
+static Operation *namedUser(Operation *op) {
+  if (describeLocation(op->getLoc()) == "unknown")
+    for (Operation *user : op->getUsers())
+      if (describeLocation(user->getLoc()) != "unknown")
+        return user;
+  return op;
+}
+
 LogicalResult Merger::operation(ArrayRef<Operation *> ops) {
   Operation *op = ops[0];
   auto same = [&](auto get) {
@@ -176,18 +207,14 @@ LogicalResult Merger::operation(ArrayRef<Operation *> ops) {
     return success();
   std::vector<int64_t> values(count);
   if (auto constant = dyn_cast<LLVM::ConstantOp>(op)) {
-    bool integers = true;
-    for (size_t k = 0; k < count; ++k) {
-      auto attr =
-          dyn_cast<IntegerAttr>(cast<LLVM::ConstantOp>(ops[k]).getValue());
-      integers &= attr && attr.getType().isIntOrIndex() &&
-                  attr.getValue().getSignificantBits() <= 64;
-      if (integers)
-        values[k] = attr.getValue().getSExtValue();
-    }
-    const Extent *extent = integers ? fits(values) : nullptr;
-    if (!extent || !op->getResult(0).getType().isInteger())
-      return refuse(members, op,
+    bool whole = true; // a size, perhaps as a floating-point number
+    for (size_t k = 0; k < count; ++k)
+      whole &=
+          wholeNumber(cast<LLVM::ConstantOp>(ops[k]).getValue(), values[k]);
+    const Extent *extent = whole ? fits(values) : nullptr;
+    Type type = op->getResult(0).getType();
+    if (!extent || !(type.isInteger() || isa<FloatType>(type)))
+      return refuse(members, namedUser(op),
                     "a value that is computed with depends on the sizes");
     constants.push_back({op, *extent});
     return success();
@@ -305,8 +332,15 @@ LogicalResult Merger::functions() {
   }
   for (auto &[op, extent] : constants) {
     if (auto constant = dyn_cast<LLVM::ConstantOp>(op)) {
-      unsigned bits = op->getResult(0).getType().getIntOrFloatBitWidth();
-      constant.getResult().replaceAllUsesWith(load(op, extent, bits));
+      Type type = op->getResult(0).getType();
+      Value value = load(
+          op, extent, isa<FloatType>(type) ? 64 : type.getIntOrFloatBitWidth());
+      if (isa<FloatType>(type)) {
+        OpBuilder::InsertionGuard guard(builder);
+        builder.setInsertionPointAfterValue(value);
+        value = LLVM::SIToFPOp::create(builder, op->getLoc(), type, value);
+      }
+      constant.getResult().replaceAllUsesWith(value);
     }
   }
   for (auto &entry : constants)

@@ -252,7 +252,7 @@ def saved(model, label):
 
 def test_what_sizes_decide_is_computed():
     """A causal mask that an exporter spells out, a slice of a table, a mean over
-    the bounded dimension: not folded for one size."""
+    the bounded dimension, a division by a size: not folded for one size."""
     table = numpy_helper.from_array(
         np.arange(512, dtype=np.float32).reshape(128, 4) / 64, "table")
 
@@ -272,7 +272,9 @@ def test_what_sizes_decide_is_computed():
         helper.make_node("MatMul", ["m", "part"], ["mixed"]),
         helper.make_node("Add", ["x", "mixed"], ["sum"]),
         helper.make_node("ReduceMean", ["sum"], ["mean"], axes=[1], keepdims=1),
-        helper.make_node("Sub", ["sum", "mean"], ["y"]),
+        helper.make_node("Sub", ["sum", "mean"], ["centred"]),
+        helper.make_node("Cast", ["n"], ["number"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["centred", "number"], ["y"]),
         helper.make_node("Concat", ["n1", "axis"], ["sizes"], axis=0),
     ]
     model = small_model(
@@ -422,6 +424,24 @@ def test_members_of_several_dimensions_differ(tmp_path):
         x = {"x": random.standard_normal((2, 5, 6)).astype(np.float32),
              "image": random.standard_normal((4, 6)).astype(np.float32)}
         close(concord.run(str(so), x), oracle.run_onnxruntime(path, x), mesh)
+
+
+def test_a_value_that_no_size_is_names_its_node():
+    value = helper.make_tensor_value_info
+    path = saved(small_model(
+        [helper.make_node("Shape", ["x"], ["s"]),
+         helper.make_node("Gather", ["s", "zero"], ["n"]),
+         helper.make_node("Cast", ["n"], ["number"], to=TensorProto.FLOAT),
+         helper.make_node("Sqrt", ["number"], ["root"], name="rooted"),
+         helper.make_node("Div", ["x", "root"], ["y"])],
+        [value("x", TensorProto.FLOAT, ["n", 4])],
+        [value("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.array(0, np.int64), "zero")]), "bounded.root")
+    done = model_runs.tool("comm-opt", path, "--dim", "n=1..32", "--emit=so", "-o",
+                           model_runs.scratch("bounded.root.so"), ok=False)
+    assert done.returncode == 1
+    assert ("node 'rooted': a value that is computed with depends on the sizes"
+            in done.stderr), done.stderr
 
 
 def test_a_node_that_only_some_sizes_have_is_named():
