@@ -561,29 +561,36 @@ private:
     barrier();
     if (worldMe > 1 || worldRanks < 2)
       return 0;
-    auto &mine = flags[worldMe].value;
-    auto &other = flags[1 - worldMe].value;
-    // Rank 0 counts up; bit 63 says that it was the last time.
-    constexpr uint64_t kLast = uint64_t(1) << 63;
-    auto await = [&](uint64_t former) {
+    // Rank 0 counts up; bit 63 says that it was the last time. A line for each
+    // of some counts, of which the next is asked for while the flag travels: a
+    // store to the line that the other has just read would wait for that.
+    constexpr uint64_t kLast = uint64_t(1) << 63, kLines = 16;
+    auto line = [&](int rank, uint64_t count) -> std::atomic<uint64_t> & {
+      return flags[2 * (count % kLines) + uint64_t(rank)].value;
+    };
+    auto store = [&](uint64_t count, uint64_t bit) {
+      line(worldMe, count).store(count | bit, std::memory_order_release);
+      __builtin_prefetch(&line(worldMe, count + 1), /*rw=*/1);
+    };
+    auto await = [&](uint64_t count) {
+      const std::atomic<uint64_t> &other = line(1 - worldMe, count);
       uint64_t seen;
       for (int spins = 0;
-           (seen = other.load(std::memory_order_acquire)) == former;)
+           ((seen = other.load(std::memory_order_acquire)) & ~kLast) != count;)
         if (++spins > 2000)
           ::sched_yield();
-      return seen;
+      return seen & kLast;
     };
     double began = microseconds();
     if (worldMe == 1) {
-      uint64_t seen = flagSeen;
-      do {
-        seen = await(seen);
-        mine.store(seen, std::memory_order_release);
-      } while (!(seen & kLast));
-      flagSeen = seen;
+      uint64_t last = 0;
+      while (!last) {
+        last = await(++flagSeen);
+        store(flagSeen, last);
+      }
       return 0;
     }
-    uint64_t value = flagSeen & ~kLast, rounds = 0;
+    uint64_t rounds = 0;
     double best = INFINITY, window = began;
     for (bool last = false; !last; ++rounds) {
       if (rounds % 8 == 7) {
@@ -593,12 +600,9 @@ private:
         // Longer where other processes get between every two looks.
         last = time - began > (best < 5 ? kSpend : 30 * kSpend);
       }
-      uint64_t former = mine.load(std::memory_order_relaxed);
-      value = (value + 1) | (last ? kLast : 0);
-      mine.store(value, std::memory_order_release);
-      await(former);
+      store(++flagSeen, last ? kLast : 0);
+      await(flagSeen);
     }
-    flagSeen = value;
     return best;
   }
 
