@@ -202,14 +202,17 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
   if (r.in.outer == 1) {
     uint64_t bytes = r.chunk * (chunked(r.kind, true) ? op.comm->size : 1);
     const char *from = static_cast<const char *>(r.in.base);
+    bool timed = false;
+    const bool past = op.payload >= kPackPast && op.comm->packing.next(timed);
+    const int64_t began = timed ? nowNanoseconds() : 0;
     auto pack = [&](uint64_t begin, uint64_t end) {
       void *target = payload + begin;
       const Arithmetic &arithmetic = *op.comm->context->arithmetic;
       if (end - begin < 1024)
         std::memcpy(target, from + begin, end - begin);
       else
-        (packsPast(op) ? arithmetic.streamSpread : arithmetic.spread)(
-            from + begin, &target, 1, end - begin);
+        (past ? arithmetic.streamSpread
+              : arithmetic.spread)(from + begin, &target, 1, end - begin);
     };
     if (keepsOwnChunk(r)) {
       uint64_t own = r.chunk * uint64_t(op.comm->me);
@@ -218,8 +221,12 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
     } else {
       pack(0, bytes);
     }
-    if (packsPast(op))
+    if (past)
       streamFence();
+    if (timed) {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      op.comm->packing.note(past, nowNanoseconds() - began, bytes);
+    }
     return;
   }
   View from = ownView(r.in), to = payloadView(payload, r.chunk);

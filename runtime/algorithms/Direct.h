@@ -93,11 +93,11 @@ void copyLinear(const View &to, uint64_t toOffset, const View &from,
                 uint64_t fromOffset, uint64_t bytes,
                 SpreadFunction spread = nullptr);
 
-/// Payload from which it goes into a slot past the caches. Between cores that
-/// share no cache, each line that one has written and the other reads takes as
-/// long as a flag, and one waits for the other; memory serves many at a time.
+/// Payload from which it may go into a slot past the caches (Packing.h).
 constexpr uint64_t kPackPast = 2048;
-inline bool packsPast(const Op &op) { return op.payload >= kPackPast; }
+inline bool packsPast(const Op &op) {
+  return op.payload >= kPackPast && op.comm->packing.past();
+}
 
 /// Fill a slot's payload with this member's input.
 void packInline(const Op &op, unsigned char *payload);

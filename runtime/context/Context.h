@@ -12,6 +12,7 @@
 #ifndef CONCORD_RUNTIME_CONTEXT_CONTEXT_H
 #define CONCORD_RUNTIME_CONTEXT_CONTEXT_H
 
+#include "algorithms/Packing.h"
 #include "algorithms/Recency.h"
 #include "algorithms/Rounds.h"
 #include "algorithms/Score.h"
@@ -96,6 +97,7 @@ struct concord_comm {
   bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   concord::rt::LastForm last;
+  concord::rt::Packing packing;
   concord::rt::Prepared prepared;
   /// The last call, if one like it can start at once, and its operation.
   concord::rt::Asked asked;
