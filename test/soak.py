@@ -5,7 +5,9 @@
 Each round runs comm-bench on a random operation, dtype and size; in a third of the
 rounds one rank is killed on the way, and the others must end by themselves with an
 error. Every third round starts ranks without a common launcher, which meet over a
-socket and loop until one of them is killed or stopped. After every round there must
+socket and loop until one of them is killed or stopped. Every fourth lets a communicator
+grow by ranks that join it early, late or never, while one of all may be killed: all
+members succeed or all fail, and what comes out is the same as ever. After every round there must
 be no process of it, no shared-memory segment, no socket and no temporary file left,
 and this script must hold no more descriptors than before. The seed is printed;
 --seed repeats a run.
@@ -22,6 +24,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BENCH = os.path.join(ROOT, "build", "bin", "comm-bench")
 RANK = os.path.join(ROOT, "build", "bin", "unit", "fault-rank")
+GROW = os.path.join(ROOT, "build", "bin", "unit", "grow-rank")
 LOOPS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce",
          "gather", "scatter", "permute", "p2p", "barrier"]
 OPERATIONS = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"]
@@ -60,6 +63,79 @@ def descriptors():
     return len(os.listdir("/proc/self/fd"))
 
 
+def loose_environment(rank, ranks, job, connect):
+    """What a rank without a common launcher is given."""
+    return dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
+                MASTER_ADDR="localhost", MASTER_PORT="1", CONCORD_LAUNCHER="torchrun",
+                TORCHELASTIC_RUN_ID=f"soak.{os.getpid()}.{job}", CONCORD_TIMEOUT="3",
+                CONCORD_CONNECT_TIMEOUT=str(connect), CONCORD_HEAP_BYTES="64M")
+
+
+def grow_round(generator, number, digests):
+    """A communicator grows; `digests` has what ranks of all rounds have computed."""
+    members = generator.choice([1, 2, 2, 3])
+    world = members + generator.choice([1, 1, 2, 3])
+    name = (b"concord1" + generator.randbytes(16)).ljust(128, b"\0").hex()
+    # Who does not come, and who is struck, if any.
+    missing = generator.randrange(members, world) if generator.random() < 0.1 else None
+    victim = generator.randrange(world) if generator.random() < 0.4 else None
+    blow = generator.uniform(0.0, 1.0)
+    what = (f"round {number}: {members} ranks grow to {world}" +
+            (f", rank {missing} does not come" if missing is not None else "") +
+            (f", SIGKILL for {victim} after {blow:.2f} s" if victim is not None else ""))
+    starts = sorted((generator.uniform(0.0, 0.5) if rank >= members else 0.0, rank)
+                    for rank in range(world) if rank != missing)
+    processes, wrong = {}, None
+    begin = time.monotonic()
+
+    def strike():
+        if victim in processes:
+            processes[victim].kill()
+
+    try:
+        for start, rank in starts:
+            if victim is not None and start > blow:
+                time.sleep(max(0.0, blow - (time.monotonic() - begin)))
+                strike()
+            time.sleep(max(0.0, start - (time.monotonic() - begin)))
+            steps = ([f"join:{rank}:{world}:{name}"] if rank >= members else
+                     ["launched", "reduce", f"grow:{world}:{name}"])
+            processes[rank] = subprocess.Popen(
+                [GROW, *steps, "digest", "leave"],
+                env=loose_environment(rank, members, f"grow.{number}", 8),
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        time.sleep(max(0.0, blow - (time.monotonic() - begin)))
+        strike()
+        grown = set()
+        for rank, process in processes.items():
+            words, _ = process.communicate(timeout=90)
+            if rank == victim:
+                continue
+            if process.returncode != 0 and process.returncode <= 40:
+                wrong = f"{what}: rank {rank} ended with {process.returncode}: {words[-300:]}"
+            if process.returncode != 0 and missing is None and victim is None:
+                wrong = f"{what}: rank {rank}: {words[-300:]}"
+            if rank < members:
+                grown.add("step digest" in words)
+            for line in words.splitlines():
+                if line.startswith("digest "):
+                    _, own, size, value = line.split()
+                    if digests.setdefault((own, size), value) != value:
+                        wrong = f"{what}: rank {rank} has other results than before"
+        if len(grown) > 1:
+            wrong = f"{what}: some members have grown and others not"
+        if missing is not None and True in grown:
+            wrong = f"{what}: grown without rank {missing}"
+    except subprocess.TimeoutExpired:
+        wrong = f"{what}: hangs"
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    return wrong
+
+
 def loose_round(generator, number):
     """Ranks that meet by themselves; one is struck, the others must end with an error."""
     ranks = generator.choice([2, 3, 4, 6])
@@ -70,11 +146,8 @@ def loose_round(generator, number):
     what = f"round {number}: {operation} {size} on {ranks} loose ranks, {blow.name} for {victim}"
     processes = []
     for rank in range(ranks):
-        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank),
-                   MASTER_ADDR="localhost", MASTER_PORT="1", CONCORD_LAUNCHER="torchrun",
-                   TORCHELASTIC_RUN_ID=f"soak.{os.getpid()}.{number}", CONCORD_TIMEOUT="3",
-                   CONCORD_CONNECT_TIMEOUT="10", CONCORD_HEAP_BYTES="64M")
-        processes.append(subprocess.Popen([RANK, size, str(victim), operation], env=env,
+        processes.append(subprocess.Popen([RANK, size, str(victim), operation],
+                                          env=loose_environment(rank, ranks, number, 10),
                                           stderr=subprocess.PIPE, text=True))
     wrong = None
     try:
@@ -96,11 +169,13 @@ def loose_round(generator, number):
     return wrong
 
 
-def one_round(generator, number):
+def one_round(generator, number, digests):
     """Returns what went wrong, or None."""
-    if number % 3 == 0 and os.path.exists(RANK):
+    loose = number % 3 == 0 and os.path.exists(RANK)
+    if loose or (number % 4 == 0 and os.path.exists(GROW)):
         before = shared_files()
-        wrong = loose_round(generator, number)
+        wrong = (loose_round(generator, number) if loose else
+                 grow_round(generator, number, digests))
         if not wrong and shared_files() - before:
             wrong = f"round {number}: leaves {shared_files() - before} in /dev/shm"
         return wrong
@@ -153,11 +228,11 @@ def main():
     print(f"soak: seed {seed}, {options.seconds:.0f} s")
     generator = random.Random(seed)
     end = time.monotonic() + options.seconds
-    number, failed, said = 0, 0, time.monotonic()
+    number, failed, said, digests = 0, 0, time.monotonic(), {}
     held, meeting = descriptors(), sockets()
     while time.monotonic() < end:
         number += 1
-        wrong = one_round(generator, number)
+        wrong = one_round(generator, number, digests)
         if wrong:
             failed += 1
             print(f"soak: {wrong}", flush=True)
