@@ -19,6 +19,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -279,7 +281,10 @@ int live(const std::string &job, bool wantJson) {
   std::vector<int> memory = findMemory(pid);
   if (memory.empty()) {
     std::cerr << "comm-doctor: process " << pid
-              << " has no memory of a Concord job that this user may read\n";
+              << (::kill(pid_t(pid), 0) != 0 && errno == ESRCH
+                      ? " does not exist\n"
+                      : " has no memory of a Concord job that this user may "
+                        "read\n");
     return 2;
   }
   bool wrong = false;

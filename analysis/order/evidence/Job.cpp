@@ -269,6 +269,23 @@ void adoptMembers(Job &job) {
 
 } // namespace
 
+/// What has packed a file that begins so; null for none.
+static const char *packer(std::string_view text) {
+  using namespace std::string_view_literals;
+  static constexpr struct {
+    std::string_view magic;
+    const char *name;
+  } kPackers[] = {{"\x1f\x8b"sv, "gzip"},
+                  {"\x28\xb5\x2f\xfd"sv, "zstd"},
+                  {"\xfd\x37zXZ\0"sv, "xz"},
+                  {"BZh"sv, "bzip2"},
+                  {"PK\3\4"sv, "zip"}};
+  for (const auto &[magic, name] : kPackers)
+    if (text.starts_with(magic))
+      return name;
+  return nullptr;
+}
+
 Job readEvidence(const std::vector<std::string> &paths,
                  const ReadOptions &options, std::vector<ReadError> &errors) {
   std::vector<std::string> files;
@@ -355,7 +372,11 @@ Job readEvidence(const std::vector<std::string> &paths,
       maps[i] = std::move(map);
       break;
     default:
-      if (named[i])
+      // A rotated log, most likely: without it the verdict may be another.
+      if (const char *how = packer(text))
+        errors.push_back({files[i], std::string("is packed (") + how +
+                                        "): unpack it, then give it again"});
+      else if (named[i])
         errors.push_back(
             {files[i], text.empty()
                            ? "is empty"

@@ -3,6 +3,7 @@
 """The list of environment variables: complete, and `comm-run --env` shows it."""
 
 import re
+import subprocess
 
 from comm_run_support import ROOT, fixture
 
@@ -63,3 +64,17 @@ def test_settings_are_logged(comm_run, tmp_path):
         text = (tmp_path / f"log.{rank}").read_text()
         assert f"rank {rank} info: CONCORD_ENV CONCORD_TIMEOUT set by environment to 33" in text
         assert "CONCORD_ENV CONCORD_CONNECT_TIMEOUT set by default to 120" in text
+
+
+def test_heap_bytes_count(comm_run):
+    """The launcher makes the heaps, so it reads what says how large they are."""
+    limited = ["sh", "-c", 'ulimit -v 4000000; exec "$@"', "sh",
+               *map(str, comm_run.command(fixture(2)))]
+    for heap, code in (("16G", 4), ("256M", 0)):
+        done = subprocess.run(limited, env=dict(comm_run.env, CONCORD_HEAP_BYTES=heap),
+                              text=True, capture_output=True, timeout=120, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+    assert "(CONCORD_HEAP_BYTES)" in subprocess.run(
+        limited, env=dict(comm_run.env), text=True, capture_output=True, timeout=120,
+        check=False).stderr
+    comm_run(fixture(2), code=4, CONCORD_HEAP_BYTES="much")

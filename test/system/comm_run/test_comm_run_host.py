@@ -60,6 +60,14 @@ def topology(comm_run, tmp_path, *arguments):
     return json.loads(path.read_text())
 
 
+def test_topologies_that_cannot_be_read(comm_run, tmp_path):
+    gone, wrong = tmp_path / "gone.xml", tmp_path / "wrong.xml"
+    wrong.write_text("<topology")
+    assert f"{gone}: cannot be read: No such file" in comm_run("--topology", "--xml", gone,
+                                                               code=2).stderr
+    assert f"{wrong}: is not a topology" in comm_run("--topology", "--xml", wrong, code=2).stderr
+
+
 def test_synthetic(comm_run, tmp_path):
     found = topology(comm_run, tmp_path, "--synthetic", TWO_SOCKETS)
     assert (found["packages"], found["numa_nodes"], found["cores"], found["cpus"]) == (2, 2, 8, 16)
