@@ -128,7 +128,14 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     // it. One collective instead of two is worth a lot of elementwise work.
     else if (getOperation()->hasAttr(kSizesPending))
       bound.problem.cost.latencySeconds = 1e-4;
-    if (auto refusal = sharding::checkMesh(bound.problem, name)) {
+    std::optional<sharding::Refusal> refusal;
+    try {
+      refusal = sharding::checkMesh(bound.problem, name);
+    } catch (const std::exception &error) {
+      // Shapes that the reader would have refused can stand in IR.
+      return function.emitError() << "comm-partition: " << error.what();
+    }
+    if (refusal) {
       Operation *op =
           refusal->op >= 0 ? bound.ops[refusal->op] : function.getOperation();
       return emitError(op->getLoc()) << refusal->message;

@@ -101,8 +101,10 @@ std::optional<wire::Function> matMulNBits(FunctionBuilder &b) {
   const int64_t k = node.intAttr("K", 0), n = node.intAttr("N", 0),
                 bits = node.intAttr("bits", 4),
                 block = node.intAttr("block_size", 0);
-  if (k < 1 || n < 1 || block < 1)
-    throw Error("attributes 'K', 'N' and 'block_size' have to be positive");
+  constexpr int64_t most = int64_t(1) << 31;
+  if (k < 1 || n < 1 || block < 1 || k > most || n > most || block > most)
+    throw Error("attributes 'K', 'N' and 'block_size' are not numbers of rows, "
+                "columns and elements");
   if (bits != 4 && bits != 8)
     throw Error("weights of " + std::to_string(bits) +
                 " bits are not supported; 4 and 8 are");

@@ -122,6 +122,14 @@ std::string attend(FunctionBuilder &b, const std::string &q,
       .result;
 }
 
+/// A dimension of an operand, which may be missing or have another rank.
+int64_t dimension(const FunctionBuilder &b, size_t operand, size_t dim) {
+  if (!b.has(operand) || b.view.inputs[operand].shape.size() <= dim)
+    throw Error("operand " + std::to_string(operand) +
+                " is missing or has too few dimensions");
+  return b.view.inputs[operand].shape[dim];
+}
+
 int64_t positive(const FunctionBuilder &b, const char *name) {
   const int64_t value = b.view.node->intAttr(name, 0);
   if (value < 1)
@@ -253,7 +261,7 @@ std::optional<wire::Function> groupQueryAttention(FunctionBuilder &b) {
   k = byHeads(b, k, kvHeads);
   v = byHeads(b, v, kvHeads);
   const int64_t sequence = b.view.inputs[0].shape[1],
-                past = b.has(3) ? b.view.inputs[3].shape.at(2) : 0;
+                past = b.has(3) ? dimension(b, 3, 2) : 0;
   // `seqlens_k` has the place of each sequence's last key. The first tokens of
   // a sequence start at 0, whatever the shorter ones of the batch are padded
   // to.
@@ -279,7 +287,7 @@ std::optional<wire::Function> groupQueryAttention(FunctionBuilder &b) {
     for (std::string *x : {&q, &k}) {
       auto made = b.op("RotaryEmbedding", {*x, b.in(7), b.in(8), ids});
       b.set(made, "interleaved", node.intAttr("rotary_interleaved", 0));
-      b.set(made, "rotary_embedding_dim", 2 * b.view.inputs[7].shape.at(1));
+      b.set(made, "rotary_embedding_dim", 2 * dimension(b, 7, 1));
       *x = made.result;
     }
   }
@@ -329,7 +337,7 @@ std::optional<wire::Function> rotaryEmbedding(FunctionBuilder &b) {
   if (shape.size() == 3) {
     int64_t heads = node.intAttr("num_heads", 0);
     if (heads < 1 && rotated == 0)
-      heads = shape[2] / (2 * b.view.inputs[2].shape.at(1));
+      heads = shape[2] / (2 * dimension(b, 2, 1));
     if (heads < 1)
       throw Error("attribute 'num_heads' is missing");
     b.set(made, "num_heads", heads);

@@ -244,7 +244,8 @@ void attention(NodeView &v) {
     kSize = k.shape[2] / kvHeads, vSize = w.shape[2] / kvHeads;
   }
   if (k.shape[0] != q.shape[0] || w.shape[0] != q.shape[0] || kvHeads == 0 ||
-      qHeads % kvHeads != 0 || w.shape[rank == 4 ? 2 : 1] != kvLength)
+      qHeads % kvHeads != 0 || (rank == 4 && w.shape[1] != kvHeads) ||
+      w.shape[rank == 4 ? 2 : 1] != kvLength)
     fail("Q " + text(q) + ", K " + text(k) + " and V " + text(w) +
          " do not fit each other");
   int64_t total = kvLength;
@@ -255,6 +256,19 @@ void attention(NodeView &v) {
     total += v.inputs[4].shape[2];
   }
   const int64_t batch = q.shape[0];
+  if (v.hasInput(3)) {
+    const Shape &mask = v.inputs[3].shape;
+    const int64_t whole[] = {batch, qHeads, qLength, total};
+    bool fits = mask.size() <= 4;
+    for (size_t i = 0; fits && i < mask.size(); ++i) {
+      const int64_t extent = mask[mask.size() - 1 - i], of = whole[3 - i];
+      // Keys behind the end of a mask count for nothing, from opset 24 on.
+      fits = extent == 1 || extent == of || (i == 0 && extent < of);
+    }
+    if (!fits)
+      fail("attn_mask is " + text(v.inputs[3]) + " and should broadcast to " +
+           text(TensorType{q.dtype, {batch, qHeads, qLength, total}}));
+  }
   if (rank == 4)
     out(v, 0, q.dtype, {batch, qHeads, qLength, vSize});
   else

@@ -131,6 +131,20 @@ TEST(BadVersion, IrAndOpset) {
 
 // --- operators --------------------------------------------------------------
 
+TEST(BadNode, AttentionMasksThatDoNotFit) {
+  for (const std::vector<Dim> &mask :
+       {std::vector<Dim>{2, 4, 3, 5, 2}, {3, 1, 3, 5}, {3, 6}}) {
+    ModelBuilder m(23);
+    m.input("q", {2, 4, 3, 8});
+    m.input("k", {2, 4, 5, 8});
+    m.input("v", {2, 4, 5, 8});
+    m.input("m", mask);
+    m.node("Attention", {"q", "k", "v", "m"}, {"y"}).named("n");
+    m.output("y");
+    EXPECT_THAT(m.error(), HasSubstr("and should broadcast to F32[2,4,3,5]"));
+  }
+}
+
 TEST(BadNode, UnknownAndUnsupportedOperators) {
   EXPECT_EQ(oneNode("Frobnicate").error(),
             "m.onnx: node 'n' (Frobnicate, opset 17): unknown operator; "
