@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# comm-bench's command line: every operation runs and checks its results; bad
-# usage ends with exit code 2. Nothing is asserted about speed.
+# comm_bench.sh BENCH [SANITIZER]: comm-bench's command line. Every operation runs and
+# checks its results; bad usage ends with exit code 2. Nothing is asserted about speed.
 set -eu
 bench=$1
+sanitizer=${2:-}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 fail() { echo "comm_bench.sh: $*" >&2; exit 1; }
@@ -74,11 +75,17 @@ for ranks in 2 3; do
   done
 done
 "$bench" all_gather -n 3 -b 8 -e 8 --iters 2 --rounds 1 | grep -q '^ *12  *1 ' || fail "8 B of three ranks"
-# No system call and no allocation on the issue path.
+# No system call and no allocation on the issue path; a sanitizer maps memory of its own
+# wherever it is called.
 code=0
 "$bench" all_reduce -n 2 -b 8 -e 64K -f 8192 --issue-path -J "$out/path.json" >"$out/path.txt" 2>&1 || code=$?
-[ $code -eq 0 ] || fail "issue path: $(cat "$out/path.txt")"
-grep -q '"system_calls":0' "$out/path.json" || fail "issue path: no count"
+if [ -z "$sanitizer" ]; then
+  [ $code -eq 0 ] || fail "issue path: $(cat "$out/path.txt")"
+  grep -q '"system_calls":0' "$out/path.json" || fail "issue path: no count"
+else
+  [ $code -le 1 ] || fail "issue path under $sanitizer: $(cat "$out/path.txt")"
+  grep -q '"system_calls":[0-9]' "$out/path.json" || fail "issue path: no count"
+fi
 # The kernel's copy is a call, where the system permits it.
 export CONCORD_ALGORITHM="all_to_all:0-inf:single_copy"
 if "$bench" all_to_all -n 2 -b 64K -e 64K -R 0 --iters 2 --rounds 1 --explain | grep -q ": single_copy ("; then
