@@ -61,7 +61,7 @@ inline std::optional<int32_t> repeat(Comm &comm, const Asked &asked,
     return {};
   Entry entry(context);
   if (entry.status() != CONCORD_OK || !(comm.asked == asked) ||
-      context.inFlight != 0 || context.groupDepth != 0 || comm.destroyed ||
+      context.inFlight != 0 || !context.groups.empty() || comm.destroyed ||
       comm.status != CONCORD_OK || !fit(comm.prepared, in, out))
     return {}; // the long way has the words
   return runAgain(*comm.again, in, out);
@@ -150,7 +150,8 @@ int32_t Call::run(concord_stream *stream, const Asked &asked) {
   if (stream)
     if (int32_t status = checkStream(context, stream, kindName(r.kind)))
       return status;
-  if (!stream && context.groupDepth == 0 && !receive && !pairs) {
+  Context::Group *group = context.group();
+  if (!stream && !group && !receive && !pairs) {
     // The pool's operation has room for lists; this one needs none.
     if (int32_t status = prepare(own, comm))
       return status;
@@ -165,15 +166,15 @@ int32_t Call::run(concord_stream *stream, const Asked &asked) {
     return decide(status);
   }
   return guarded([&] {
-    if (context.gate && context.groupDepth && !isMessage())
+    if (context.gate && group && !isMessage())
       return groupRefused(comm);
     Op *op = takeOp(context);
     int32_t status = fillLists(*op);
     if (status == CONCORD_OK)
       status = prepare(*op, comm);
-    if (status != CONCORD_OK || (!stream && context.groupDepth == 0)) {
+    if (status != CONCORD_OK || (!stream && !group)) {
       op->pooled = false;
-      if (status == CONCORD_OK && context.gate && !context.groupDepth)
+      if (status == CONCORD_OK && context.gate && !group)
         status = passGate(comm, *op);
       if (status == CONCORD_OK)
         status = runNow(*op);
@@ -187,8 +188,8 @@ int32_t Call::run(concord_stream *stream, const Asked &asked) {
     }
     op->stream = stream;
     op->pooled = true;
-    if (context.groupDepth) {
-      context.groupOps.push_back(op);
+    if (group) {
+      group->ops.push_back(op);
       return int32_t(CONCORD_OK);
     }
     if (context.gate)
@@ -488,8 +489,8 @@ int32_t concord_batch_p2p(concord_comm *comm, const concord_p2p *messages,
       op->stream = stream;
       op->pooled = true;
     }
-    if (context.groupDepth) {
-      context.groupOps.insert(context.groupOps.end(), ops.begin(), ops.end());
+    if (Context::Group *group = context.group()) {
+      group->ops.insert(group->ops.end(), ops.begin(), ops.end());
       return int32_t(CONCORD_OK);
     }
     return startGroup(context, std::move(ops));
@@ -510,7 +511,7 @@ int32_t concord_fused(concord_comm *comm, const concord_kernel *kernel,
   Context &context = *comm->context;
   return guarded([&] {
     CONCORD_ENTER(context);
-    if (context.groupDepth)
+    if (context.group())
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "concord_fused inside a group: it returns when it is done");
     std::unique_ptr<Fused> fused = makeFused(kernel);
@@ -544,20 +545,31 @@ int32_t concord_round_decision(concord_comm *comm, int32_t root,
 
 int32_t concord_group_start(concord_context *context) {
   CONCORD_NOT_NULL(context);
-  CONCORD_ENTER(*context);
-  ++context->groupDepth;
-  return CONCORD_OK;
+  return guarded([&] {
+    CONCORD_ENTER(*context);
+    Context::Group *group = context->group();
+    if (!group) {
+      group = &context->groups.emplace_back();
+      group->thread = context->groupThread();
+    }
+    ++group->depth;
+    return int32_t(CONCORD_OK);
+  });
 }
 
 int32_t concord_group_end(concord_context *context) {
   CONCORD_NOT_NULL(context);
   return guarded([&] {
     CONCORD_ENTER(*context);
-    if (context->groupDepth == 0)
+    Context::Group *group = context->group();
+    if (!group)
       return fail(CONCORD_ERROR_INVALID_ARGUMENT,
                   "concord_group_end without a group start");
-    if (--context->groupDepth)
+    if (--group->depth)
       return int32_t(CONCORD_OK);
-    return startGroup(*context, std::exchange(context->groupOps, {}));
+    std::vector<Op *> ops = std::move(group->ops);
+    context->groups.erase(context->groups.begin() +
+                          (group - context->groups.data()));
+    return startGroup(*context, std::move(ops));
   });
 }

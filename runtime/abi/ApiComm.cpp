@@ -51,12 +51,11 @@ int32_t checkIdle(const Comm &comm, const char *what) {
     return fail(CONCORD_ERROR_BUSY,
                 "%s: operations are in flight on communicator '%s'", what,
                 comm.name.c_str());
-  for (const Op *op : comm.context->groupOps)
-    if (op->comm == &comm)
-      return fail(CONCORD_ERROR_BUSY,
-                  "%s: a group that is open has operations on communicator "
-                  "'%s'",
-                  what, comm.name.c_str());
+  if (comm.context->inGroup([&](const Op &op) { return op.comm == &comm; }))
+    return fail(CONCORD_ERROR_BUSY,
+                "%s: a group that is open has operations on communicator "
+                "'%s'",
+                what, comm.name.c_str());
   return CONCORD_OK;
 }
 
@@ -287,9 +286,8 @@ int32_t concord_comm_abort(concord_comm *comm) {
                   "the communicator of all ranks belongs to the context");
     if (int32_t status = checkPools(*comm, "concord_comm_abort"))
       return status;
-    for (const Op *op : context.groupOps)
-      if (op->comm == comm)
-        return checkIdle(*comm, "concord_comm_abort");
+    if (context.inGroup([&](const Op &op) { return op.comm == comm; }))
+      return checkIdle(*comm, "concord_comm_abort");
     fail(CONCORD_ERROR_ABORTED, "rank %d aborted communicator '%s'",
          context.rank, comm->name.c_str());
     Op op;
@@ -383,10 +381,9 @@ int32_t concord_stream_destroy(concord_stream *stream) {
       return status;
     if (stream->head)
       return fail(CONCORD_ERROR_BUSY, "the stream still has operations");
-    for (const Op *op : context.groupOps)
-      if (op->stream == stream)
-        return fail(CONCORD_ERROR_BUSY,
-                    "a group that is open has operations on the stream");
+    if (context.inGroup([&](const Op &op) { return op.stream == stream; }))
+      return fail(CONCORD_ERROR_BUSY,
+                  "a group that is open has operations on the stream");
     // Its events have all happened.
     for (concord_event *event : context.events)
       if (event->stream == stream)

@@ -43,6 +43,18 @@ using namespace concord::rt;
 concord_context::concord_context() = default;
 concord_context::~concord_context() = default;
 
+uint32_t concord_context::groupThread() const {
+  return threadLevel == CONCORD_THREAD_MULTIPLE ? threadId() : 0;
+}
+
+concord_context::Group *concord_context::findGroup() {
+  const uint32_t thread = groupThread();
+  for (Group &each : groups)
+    if (each.thread == thread)
+      return &each;
+  return nullptr;
+}
+
 int32_t Entry::refused() const {
   return fail(CONCORD_ERROR_THREAD,
               "rank %d: two threads are inside one context, which was made "

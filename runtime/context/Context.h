@@ -235,8 +235,26 @@ struct concord_context {
   /// none where the plan was loaded by itself.
   std::optional<int> gateModeBefore;
 
-  int groupDepth = 0;
-  std::vector<concord::rt::Op *> groupOps;
+  /// Groups of calls that are open. With THREAD_MULTIPLE each thread has its
+  /// own, so that the calls of the others do not get into it; else there is
+  /// one.
+  struct Group {
+    uint32_t thread = 0;
+    int depth = 0;
+    std::vector<concord::rt::Op *> ops;
+  };
+  std::vector<Group> groups;
+  /// That of the calling thread, or null.
+  Group *group() { return groups.empty() ? nullptr : findGroup(); }
+  Group *findGroup();
+  uint32_t groupThread() const;
+  bool inGroup(auto is) const {
+    for (const Group &each : groups)
+      for (const concord::rt::Op *op : each.ops)
+        if (is(*op))
+          return true;
+    return false;
+  }
 
   /// Programs whose steps run, with the thread that runs them; one per issuer.
   struct Running {

@@ -70,7 +70,7 @@ void checkMember(const Comm &parent, int32_t newWorld,
     raise(CONCORD_ERROR_REVOKED, "it was revoked");
   if (parent.head || !parent.messages.empty())
     raise(CONCORD_ERROR_BUSY, "operations are in flight on it");
-  if (context.groupDepth != 0)
+  if (!context.groups.empty())
     raise(CONCORD_ERROR_BUSY, "a group is open");
   if (!context.running.empty())
     raise(CONCORD_ERROR_BUSY, "a step of a program runs");

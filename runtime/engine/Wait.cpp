@@ -312,9 +312,11 @@ int32_t Waiter::failure(const Op &waitedFor) {
         who += "is stopped (state T)";
       else
         who += stateText(state);
-      if (state == CONCORD_RANK_WAITING)
-        who += std::string(" in ") + kindName(Kind(slot.kind.load())) + " #" +
-               std::to_string(slot.sequence.load());
+      // Its host waits for a stream or the device, not in one operation.
+      if (int kind = slot.kind.load(); state == CONCORD_RANK_WAITING)
+        who += kind == 0 ? std::string(" for a stream or its device")
+                         : std::string(" in ") + kindName(Kind(kind)) + " #" +
+                               std::to_string(slot.sequence.load());
     }
     return fail(CONCORD_ERROR_TIMEOUT,
                 "%s: rank %d waited %.1f s (CONCORD_TIMEOUT) for %s",

@@ -500,7 +500,8 @@ typedef struct concord_program_info {
   X("event", int32_t, concord_event_synchronize, (concord_event * event),      \
     "Wait for it.")                                                            \
   X("group", int32_t, concord_group_start, (concord_context * context),        \
-    "Calls until the matching group end are started together. Nests.")         \
+    "Calls until the matching group end, of the same thread at "               \
+    "CONCORD_THREAD_MULTIPLE, are started together. Nests.")                   \
   X("group", int32_t, concord_group_end, (concord_context * context),          \
     "Start what was collected; wait for those that are on stream NULL.")       \
   X("stream", int32_t, concord_device_synchronize,                             \

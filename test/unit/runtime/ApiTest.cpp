@@ -336,6 +336,37 @@ TEST(Api, GroupsKeepTheOrderOfTheirCallsAcrossStreams) {
   });
 }
 
+TEST(Api, GroupsBelongToTheirThread) {
+  runRanks(
+      2,
+      [](Rank &rank) {
+        concord_comm *comms[2];
+        for (auto &comm : comms)
+          ASSERT_OK(concord_comm_split(rank.world, 0, 0, nullptr, &comm));
+        for (int round = 0; round < 20; ++round) {
+          int32_t a = rank.rank, b = rank.rank;
+          ASSERT_OK(concord_group_start(rank.context));
+          ASSERT_OK(concord_all_reduce(comms[0], &a, &a, 1, CONCORD_DTYPE_I32,
+                                       CONCORD_REDUCTION_SUM, nullptr));
+          // What another thread calls meanwhile is done when it returns.
+          std::thread other([&] {
+            EXPECT_EQ(concord_group_end(rank.context),
+                      CONCORD_ERROR_INVALID_ARGUMENT);
+            ASSERT_OK(concord_all_reduce(comms[1], &b, &b, 1, CONCORD_DTYPE_I32,
+                                         CONCORD_REDUCTION_SUM, nullptr));
+            EXPECT_EQ(b, 1);
+          });
+          other.join();
+          EXPECT_EQ(a, rank.rank);
+          ASSERT_OK(concord_group_end(rank.context));
+          EXPECT_EQ(a, 1);
+        }
+      },
+      [](concord_context_config &config) {
+        config.thread_level = CONCORD_THREAD_MULTIPLE;
+      });
+}
+
 TEST(Api, SynchronisingTheDeviceEmptiesStreamsAndTellsTheirErrors) {
   runRanks(2, [](Rank &rank) {
     concord_stream *a, *b;
