@@ -97,7 +97,7 @@ struct concord_comm {
   bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   concord::rt::LastForm last;
-  concord::rt::Packing packing;
+  concord::rt::Packing packing, staged; ///< of slots, of staging memory
   concord::rt::Prepared prepared;
   /// The last call, if one like it can start at once, and its operation.
   concord::rt::Asked asked;

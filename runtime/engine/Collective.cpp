@@ -270,6 +270,20 @@ Progress workClaimed(Op &op, uint64_t quantum) {
   return Progress::Blocked;
 }
 
+/// To where peers read it. One segment in the slower way is enough to know.
+void copyInStaged(Op &op) {
+  const int64_t began = op.timed ? nowNanoseconds() : 0;
+  uint64_t bytes = copyStaged(op, true);
+  if (op.streamed)
+    streamFence();
+  if (!op.timed || bytes < kStreamLeast)
+    return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  op.comm->staged.note(op.streamed, nowNanoseconds() - began, bytes);
+  op.timed = false;
+  op.streamed = op.comm->staged.past();
+}
+
 bool claimsFinished(const Op &op) {
   return op.comm->block.claims->finished.load(std::memory_order_acquire) >=
          op.claimsEnd;
@@ -394,13 +408,12 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       } else if (!openViews(op)) {
         return Progress::Done;
       }
-      // What goes through staging memory is always stored past the caches when
-      // it is long: a line that one core has written and another has read makes
-      // the next store to it wait for the other core, where these do not share
-      // a cache, six times as long as for memory.
-      op.streamed =
-          !op.across && (op.anyStaged ? op.part * chunksOf(op) >= kStreamLeast
-                                      : op.cold || op.shared);
+      op.timed = false;
+      if (!op.anyStaged)
+        op.streamed = !op.across && (op.cold || op.shared);
+      else
+        op.streamed = !op.across && op.part * chunksOf(op) >= kStreamLeast &&
+                      comm.staged.next(op.timed);
       if (op.claimed) {
         // Whoever works stores to all.
         op.streamed |= (op.anySays & Wire::Cold) != 0;
@@ -415,9 +428,7 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
     case Op::State::CopyIn:
       beginSegment(op);
       if (op.anyStaged) {
-        copyStaged(op, true);
-        if (op.streamed)
-          streamFence();
+        copyInStaged(op);
         publishTick(comm);
       }
       op.state = Op::State::Staged;

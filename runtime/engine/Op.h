@@ -109,6 +109,7 @@ struct Op {
   bool flat = false;           ///< slots carry copies, as buffers are cold
   bool cold = false;           ///< this member's output is not in the caches
   bool streamed = false;       ///< stores go past the caches
+  bool timed = false;          ///< what that takes is to be noted
   bool shared = false;    ///< broadcast: every member carries a share to all
   bool across = false;    ///< copies go straight from process to process
   bool exchange = false;  ///< all_to_all: in place at all members

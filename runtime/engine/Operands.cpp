@@ -362,12 +362,13 @@ bool concord::rt::openViews(Op &op) {
   return true;
 }
 
-void concord::rt::copyStaged(Op &op, bool input) {
+uint64_t concord::rt::copyStaged(Op &op, bool input) {
   Comm &comm = *op.comm;
   const OpRequest &r = op.request;
   const View &staged = comm.ownStaged[input ? 0 : 1];
   if (!staged.base)
-    return;
+    return 0;
+  uint64_t bytes = 0;
   const concord_buffer &buffer = input ? r.in : r.out;
   View own;
   own.base = static_cast<char *>(buffer.base);
@@ -380,6 +381,7 @@ void concord::rt::copyStaged(Op &op, bool input) {
                   uint64_t to) {
     if (from >= to)
       return;
+    bytes += to - from;
     View here = staged, there = own;
     here.start = from;
     there.start = op.segment + from;
@@ -409,4 +411,5 @@ void concord::rt::copyStaged(Op &op, bool input) {
   }
   if (!input && op.cold)
     streamFence();
+  return bytes;
 }

@@ -123,7 +123,8 @@ Wire describeOperands(Op &op);
 /// Build the views of all members from their slots. False after breakComm.
 bool openViews(Op &op);
 /// Copy this member's staged operand between its own memory and the staging.
-void copyStaged(Op &op, bool input);
+/// Returns how many bytes that were.
+uint64_t copyStaged(Op &op, bool input);
 
 } // namespace concord::rt
 
