@@ -138,7 +138,15 @@ struct Partition : public concord::impl::CommPartitionBase<Partition> {
     if (refusal) {
       Operation *op =
           refusal->op >= 0 ? bound.ops[refusal->op] : function.getOperation();
-      return emitError(op->getLoc()) << refusal->message;
+      InFlightDiagnostic error = emitError(op->getLoc()) << refusal->message;
+      // The numbers are those of one rank of the axes that come before.
+      for (auto &[before, ranks] : mesh) {
+        if (before == name)
+          break;
+        if (before != "dp" && before != "pp" && ranks > 1)
+          error << " (of what " << before << "=" << ranks << " leaves)";
+      }
+      return error;
     }
     sharding::Solution solution;
     // Members of one program are split in one way.
