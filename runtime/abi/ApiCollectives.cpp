@@ -57,7 +57,7 @@ inline std::optional<int32_t> repeat(Comm &comm, const Asked &asked,
                                      const void *in, void *out,
                                      const concord_stream *stream) {
   Context &context = *comm.context;
-  if (stream)
+  if (stream || context.threadLevel == CONCORD_THREAD_MULTIPLE)
     return {};
   Entry entry(context);
   if (entry.status() != CONCORD_OK || !(comm.asked == asked) ||
