@@ -69,7 +69,8 @@ def test_the_hosts_own_is_read(tmp_path, asked):
     done = subprocess.run(
         [BUILD / "bin" / "comm-bench", "all_reduce", "-b", "256", "-e", "256", "-n", "2",
          "--iters", "5", "--rounds", "1", "--explain"],
-        env=clean_environment(XDG_CACHE_HOME=tmp_path, CONCORD_OBJECTIVE="latency", **asked),
+        env=clean_environment(XDG_CACHE_HOME=tmp_path, CONCORD_OBJECTIVE="latency",
+                              CONCORD_HEAP_BYTES="256M", **asked),
         text=True, capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     by_figures = "costs less by the calibration" in done.stdout
