@@ -28,26 +28,35 @@ public:
   /// Whether the next payload goes past the caches. `timed`: note() what it
   /// takes until it is stored.
   bool next(bool &timed) {
-    const uint32_t every = costs[0] && costs[1] ? kEvery : kFirst;
+    const uint32_t every =
+        counts[0] < kMean || counts[1] < kMean ? kFirst : kEvery;
     timed = ++turn % every == 0;
     return timed ? turn / every % 2 : faster;
   }
   bool past() const { return faster; }
   void note(bool past, int64_t nanoseconds, uint64_t bytes) {
-    // In 1/1024 ns per byte. What was interrupted takes far longer.
-    int64_t took = std::max<int64_t>(nanoseconds * 1024 / int64_t(bytes), 8);
-    int64_t &known = costs[past];
-    known = known ? (7 * known + std::min(took, 4 * known)) / 8 : took;
-    // Who reads has to fetch it from here, which is not in this time.
-    if (costs[0] && costs[1])
-      faster = costs[1] < 2 * costs[0];
+    double took = double(std::max<int64_t>(nanoseconds, 1)) / double(bytes);
+    double &known = costs[past];
+    // What was interrupted takes far longer.
+    if (counts[past] < kMean)
+      ++counts[past];
+    if (known > 0)
+      took = std::min(took, 4 * known);
+    known += (took - known) / counts[past];
+    // Who reads has to fetch it from here, which is not in this time: where
+    // there is a common cache, storing there takes two thirds of the time past
+    // the caches, else at least four fifths.
+    if (counts[0] && counts[1])
+      faster = 3 * costs[1] < 4 * costs[0];
   }
 
 private:
   static constexpr uint32_t kFirst = 4, kEvery = 256;
+  static constexpr int kMean = 8; ///< of about so many
   uint32_t turn = 0;
-  int64_t costs[2] = {}; ///< through the caches, past them; 0: not known
-  bool faster = true;    ///< past the caches
+  double costs[2] = {}; ///< ns per byte, through the caches and past them
+  int counts[2] = {};   ///< of which they are the mean, kMean at most
+  bool faster = true;   ///< past the caches
 };
 
 } // namespace concord::rt

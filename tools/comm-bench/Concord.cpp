@@ -572,6 +572,8 @@ private:
       line(worldMe, count).store(count | bit, std::memory_order_release);
       __builtin_prefetch(&line(worldMe, count + 1), /*rw=*/1);
     };
+    // Looking all the time is in the way of a rank that shares the core; for
+    // others a pause comes late. So both, in turn.
     auto await = [&](uint64_t count) {
       const std::atomic<uint64_t> &other = line(1 - worldMe, count);
       uint64_t seen;
@@ -579,6 +581,10 @@ private:
            ((seen = other.load(std::memory_order_acquire)) & ~kLast) != count;)
         if (++spins > 2000)
           ::sched_yield();
+#if defined(__x86_64__)
+        else if (count / 64 % 2)
+          __builtin_ia32_pause();
+#endif
       return seen & kLast;
     };
     double began = microseconds();
