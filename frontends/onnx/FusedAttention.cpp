@@ -164,6 +164,20 @@ void addKeyMask(FunctionBuilder &b, Mask &mask, size_t operand,
                 filter);
 }
 
+/// The mask of keys at operand `keys`, the bias at operand 5, and the order.
+Mask maskOf(FunctionBuilder &b, size_t keys, const std::string &q,
+            const std::string &k, const std::string &v) {
+  const Node &node = *b.view.node;
+  Mask mask(b);
+  if (b.has(keys))
+    addKeyMask(b, mask, keys, k, node.floatAttr("mask_filter_value", -10000.0));
+  if (b.has(5))
+    mask.add(b.in(5));
+  if (node.intAttr("unidirectional", 0) != 0)
+    mask.addCausal(q, k, v);
+  return mask;
+}
+
 } // namespace
 
 std::optional<wire::Function> attention(FunctionBuilder &b) {
@@ -191,13 +205,7 @@ std::optional<wire::Function> attention(FunctionBuilder &b) {
     k = joined(b, b.op("Squeeze", {past[0], b.ints({0})}).result, k, 2);
     v = joined(b, b.op("Squeeze", {past[1], b.ints({0})}).result, v, 2);
   }
-  Mask mask(b);
-  if (b.has(3))
-    addKeyMask(b, mask, 3, k, node.floatAttr("mask_filter_value", -10000.0));
-  if (b.has(5))
-    mask.add(b.in(5));
-  if (node.intAttr("unidirectional", 0) != 0)
-    mask.addCausal(q, k, v);
+  const Mask mask = maskOf(b, 3, q, k, v);
   std::string present;
   if (node.outputs.size() > 1 && node.outputs[1] != kNoValue)
     present = joined(b, unsqueeze(b, k, {0}), unsqueeze(b, v, {0}), 0);
@@ -205,7 +213,6 @@ std::optional<wire::Function> attention(FunctionBuilder &b) {
 }
 
 std::optional<wire::Function> multiHeadAttention(FunctionBuilder &b) {
-  const Node &node = *b.view.node;
   const int64_t heads = positive(b, "num_heads");
   refuse(!b.has(1) || !b.has(2) || b.view.inputs[0].shape.size() != 3,
          "a packed query, key and value");
@@ -231,13 +238,7 @@ std::optional<wire::Function> multiHeadAttention(FunctionBuilder &b) {
     k = joined(b, b.in(6), k, 2);
     v = joined(b, b.in(7), v, 2);
   }
-  Mask mask(b);
-  if (b.has(4))
-    addKeyMask(b, mask, 4, k, node.floatAttr("mask_filter_value", -10000.0));
-  if (b.has(5))
-    mask.add(b.in(5));
-  if (node.intAttr("unidirectional", 0) != 0)
-    mask.addCausal(q, k, v);
+  const Mask mask = maskOf(b, 4, q, k, v);
   return b.results({attend(b, q, k, v, mask.sum), k, v});
 }
 

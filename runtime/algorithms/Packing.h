@@ -37,9 +37,9 @@ public:
   void note(bool past, int64_t nanoseconds, uint64_t bytes) {
     double took = double(std::max<int64_t>(nanoseconds, 1)) / double(bytes);
     double &known = costs[past];
-    // What was interrupted takes far longer.
     if (counts[past] < kMean)
       ++counts[past];
+    // What was interrupted takes far longer.
     if (known > 0)
       took = std::min(took, 4 * known);
     known += (took - known) / counts[past];

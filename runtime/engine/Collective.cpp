@@ -411,9 +411,11 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       op.timed = false;
       if (!op.anyStaged)
         op.streamed = !op.across && (op.cold || op.shared);
-      else
-        op.streamed = !op.across && op.part * chunksOf(op) >= kStreamLeast &&
-                      comm.staged.next(op.timed);
+      else if (op.across || op.part * chunksOf(op) < kStreamLeast)
+        op.streamed = false;
+      else // who has nothing to copy in has nothing to time
+        op.streamed = comm.ownStaged[0].base ? comm.staged.next(op.timed)
+                                             : comm.staged.past();
       if (op.claimed) {
         // Whoever works stores to all.
         op.streamed |= (op.anySays & Wire::Cold) != 0;
@@ -524,16 +526,9 @@ void concord::rt::keepForCalls(const Op &op, const Asked &asked) {
     return;
   Op &kept = *comm.again;
   kept.request = op.request;
-  kept.comm = &comm;
-  kept.reduce = op.reduce;
-  kept.reduceStored = op.reduceStored;
-  kept.reduceStreamed = op.reduceStreamed;
-  kept.fingerprint = op.fingerprint;
-  kept.payload = op.payload;
-  kept.measured = op.measured;
-  kept.inlined = true;
   kept.admitted = true;
-  comm.asked = asked;
+  if (prepare(kept, comm) == CONCORD_OK)
+    comm.asked = asked;
 }
 
 int32_t concord::rt::runAgain(Op &op, const void *in, void *out) {

@@ -22,6 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 NETNS = os.path.join(ROOT, "test", "hosts", "netns.sh")
 BUILD = os.path.join(ROOT, "build")
 BIN = os.path.join(BUILD, "bin")
+STEP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "step.mlir")
 RANK = os.path.join(BIN, "unit", "hosts-rank")
 MODEL = os.path.join(ROOT, "test", "models", "bert_tiny.onnx")
 NAME = f"cch{os.getpid() % 100000}"
@@ -172,29 +173,15 @@ def model(mesh, *more):
     return check
 
 
-HEALTH = """
-module attributes {comm.world = 4 : i64} {
-  comm.domain @tp groups([[0, 1, 2, 3]])
-  func.func @step(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf32> {
-    %0 = comm.all_reduce @tp sum ins(%x : tensor<64xf32>) outs(%o : tensor<64xf32>)
-           -> tensor<64xf32>
-    return %0 : tensor<64xf32>
-  }
-}
-"""
-
-
 def health(library):
     """The check is a slot of the program on all hosts; what it finds over the link is
     within what the link can do, and a baseline that was faster is a report."""
     if not os.path.exists(os.path.join(BIN, "comm-opt")):
         return "comm-opt is not built"
     with tempfile.TemporaryDirectory(prefix="concord-hosts-") as folder:
-        program, report, baseline = (os.path.join(folder, name)
-                                     for name in ("step.mlir", "report.json", "base.json"))
-        with open(program, "w", encoding="utf-8") as stream:
-            stream.write(HEALTH)
-        command = (os.path.join(BIN, "comm-run"), program, "--health", "--repeat", "20",
+        report, baseline = (os.path.join(folder, name)
+                            for name in ("report.json", "base.json"))
+        command = (os.path.join(BIN, "comm-run"), STEP, "--health", "--repeat", "20",
                    "--slots", "0.5", "--json", report, "--baseline", baseline)
         env = {"CONCORD_CACHE_DIR": os.path.join(folder, "cache")}
         status, output = mpirun(library, *command, **env)

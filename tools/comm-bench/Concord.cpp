@@ -578,13 +578,15 @@ private:
       const std::atomic<uint64_t> &other = line(1 - worldMe, count);
       uint64_t seen;
       for (int spins = 0;
-           ((seen = other.load(std::memory_order_acquire)) & ~kLast) != count;)
-        if (++spins > 2000)
+           ((seen = other.load(std::memory_order_acquire)) & ~kLast) != count;
+           ++spins) {
+        if (spins > 2000)
           ::sched_yield();
 #if defined(__x86_64__)
-        else if (count / 64 % 2)
+        if (count / 64 % 2)
           __builtin_ia32_pause();
 #endif
+      }
       return seen & kLast;
     };
     double began = microseconds();

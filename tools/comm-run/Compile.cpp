@@ -502,7 +502,7 @@ Artefact obtainArtefact(const Options &options) {
   artefact.inUse = lock(LOCK_SH);
   if (found())
     return artefact;
-  if ((prints && options.shared && !options.quiet)) {
+  if (prints && options.shared && !options.quiet) {
     artefact.own = ScratchDir(makePrivateDir(cache, key + "."));
     compileInto(artefact.own);
     artefact.path = artefact.own.path() / file;

@@ -281,28 +281,15 @@ def test_a_model_on_one_host_by_mpirun(library, tmp_path):
     assert "ok: max abs err" in result.stdout
 
 
-STEP = """
-module attributes {comm.world = 4 : i64} {
-  comm.domain @tp groups([[0, 1, 2, 3]])
-  func.func @step(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf32> {
-    %0 = comm.all_reduce @tp sum ins(%x : tensor<64xf32>) outs(%o : tensor<64xf32>)
-           -> tensor<64xf32>
-    return %0 : tensor<64xf32>
-  }
-}
-"""
-
-
 @needs_compiler
 @pytest.mark.parametrize("hosts", [(2, 2), (4,)])
 def test_health_is_a_slot_of_a_program_under_mpirun(library, hosts, tmp_path):
     """Several issuers on a rank, between hosts: certified order, outputs and statistics
     of all ranks at the one that speaks, and the same output as from comm-run."""
-    program, report = tmp_path / "p.mlir", tmp_path / "r.json"
-    program.write_text(STEP)
+    program, report = os.path.join(ROOT, "test", "hosts", "step.mlir"), tmp_path / "r.json"
     env = {"CONCORD_CACHE_DIR": str(tmp_path / "cache")}
-    alone(str(program), "--output-dir", str(tmp_path / "alone"), **env)
-    call = (COMM_RUN, str(program), "--health", "--repeat", "30", "--json", str(report),
+    alone(program, "--output-dir", str(tmp_path / "alone"), **env)
+    call = (COMM_RUN, program, "--health", "--repeat", "30", "--json", str(report),
             "--expect", str(tmp_path / "alone"), "--rtol", "0", "--atol", "0")
     result = mpirun(library, *call, hosts=hosts, **env)
     assert result.returncode == 0, result.stdout
