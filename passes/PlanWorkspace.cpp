@@ -30,6 +30,8 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <map>
 #include <vector>
@@ -406,11 +408,10 @@ struct PlanWorkspace
     SmallVector<StringRef> names;
     for (auto program : getOperation().getOps<comm::ProgramOp>())
       names.push_back(program.getSymName());
-    std::string programs;
+    llvm::SetVector<StringRef> parts;
     for (const SharedIssue::Part &part : issue.parts)
-      if (std::string name = names[part.program].str();
-          !StringRef(programs).ends_with(name))
-        programs += (programs.empty() ? "" : ",") + name;
+      parts.insert(names[part.program]);
+    std::string programs = llvm::join(parts, ",");
     comm::CollectiveOpInterface op = issue.parts.front().op;
     explain(getOperation(), op->getLoc(), "comm-plan-workspace", "per-rank",
             reason,
