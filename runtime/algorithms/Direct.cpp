@@ -195,15 +195,39 @@ static bool keepsOwnChunk(const OpRequest &r) {
   return chunked(r.kind, true) && r.in.outer == 1;
 }
 
-void concord::rt::packInline(const Op &op, unsigned char *payload) {
+bool concord::rt::allExchange(Kind kind) {
+  switch (kind) {
+  case Kind::AllReduce:
+  case Kind::ReduceScatter:
+  case Kind::AllGather:
+  case Kind::AllToAll:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/// Between hosts who reads is known to none of these.
+static Packing &packingOf(const Op &op) {
+  return op.comm->packing[allExchange(op.request.kind) && !op.comm->span];
+}
+
+bool concord::rt::packsPast(const Op &op) {
+  return op.payload >= kPackPast && packingOf(op).past(op.payload);
+}
+
+void concord::rt::packInline(Op &op, unsigned char *payload) {
   const OpRequest &r = op.request;
+  op.timed = nullptr;
   if (r.chunk == 0 || !uses(op, op.comm->me, true))
     return;
   if (r.in.outer == 1) {
     uint64_t bytes = r.chunk * (chunked(r.kind, true) ? op.comm->size : 1);
     const char *from = static_cast<const char *>(r.in.base);
     bool timed = false;
-    const bool past = op.payload >= kPackPast && op.comm->packing.next(timed);
+    Packing &packing = packingOf(op);
+    const bool past =
+        op.payload >= kPackPast && packing.next(op.payload, timed);
     const int64_t began = timed ? nowNanoseconds() : 0;
     auto pack = [&](uint64_t begin, uint64_t end) {
       void *target = payload + begin;
@@ -225,7 +249,13 @@ void concord::rt::packInline(const Op &op, unsigned char *payload) {
       streamFence();
     if (timed) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
-      op.comm->packing.note(past, nowNanoseconds() - began, bytes);
+      op.spent = nowNanoseconds() - began;
+      if (allExchange(r.kind) && !op.comm->span) {
+        op.timed = &packing;
+        op.streamed = past;
+      } else {
+        packing.note(past, op.spent, op.payload);
+      }
     }
     return;
   }
@@ -307,11 +337,15 @@ static void finishWith(const Op &op, Payload payload) {
   }
 }
 
-void concord::rt::finishInline(const Op &op, uint64_t begin) {
+void concord::rt::finishInline(Op &op, uint64_t begin) {
   const Comm &comm = *op.comm;
+  const int64_t began = op.timed ? nowNanoseconds() : 0;
   finishWith(op, [&](int member) -> const unsigned char * {
     return comm.block.members[member].slot(op.sequence).payload + begin;
   });
+  if (op.timed)
+    op.timed->note(op.streamed, op.spent + nowNanoseconds() - began,
+                   op.payload);
 }
 
 void concord::rt::finishFrom(const Op &op,

@@ -95,15 +95,15 @@ void copyLinear(const View &to, uint64_t toOffset, const View &from,
 
 /// Payload from which it may go into a slot past the caches (Packing.h).
 constexpr uint64_t kPackPast = 2048;
-inline bool packsPast(const Op &op) {
-  return op.payload >= kPackPast && op.comm->packing.past();
-}
+bool packsPast(const Op &op);
+/// True of operations in which all members store for others and read from them.
+bool allExchange(Kind kind);
 
 /// Fill a slot's payload with this member's input.
-void packInline(const Op &op, unsigned char *payload);
+void packInline(Op &op, unsigned char *payload);
 /// Compute this member's output from the payloads of all slots, which begin
 /// `offset` bytes behind the slots' own.
-void finishInline(const Op &op, uint64_t offset);
+void finishInline(Op &op, uint64_t offset);
 /// The same from payloads that lie elsewhere, by member.
 void finishFrom(const Op &op, const unsigned char *const *payloads);
 

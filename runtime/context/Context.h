@@ -97,7 +97,12 @@ struct concord_comm {
   bool destroyed = false;                  ///< kept to catch late uses
   std::vector<concord::rt::View> in, out;  ///< of the head operation
   concord::rt::LastForm last;
-  concord::rt::Packing packing, staged; ///< of slots, of staging memory
+  /// Of slots, of staging memory: where data goes one way; where all members
+  /// store and read.
+  concord::rt::Packing packing[2] = {concord::rt::Packing(false),
+                                     concord::rt::Packing(true)};
+  concord::rt::Packing staged[2] = {concord::rt::Packing(false),
+                                    concord::rt::Packing(true)};
   concord::rt::Prepared prepared;
   /// The last call, if one like it can start at once, and its operation.
   concord::rt::Asked asked;

@@ -270,18 +270,65 @@ Progress workClaimed(Op &op, uint64_t quantum) {
   return Progress::Blocked;
 }
 
-/// To where peers read it. One segment in the slower way is enough to know.
+/// Adds to what `op` has spent, if that is to be known.
+class Stopwatch {
+public:
+  explicit Stopwatch(Op &op) : op(op), began(op.timed ? nowNanoseconds() : 0) {}
+  ~Stopwatch() {
+    if (op.timed)
+      op.spent += nowNanoseconds() - began;
+  }
+
+private:
+  Op &op;
+  int64_t began;
+};
+
+/// How copies into staging memory, and what is done from there, are stored.
+void chooseStaging(Op &op) {
+  Comm &comm = *op.comm;
+  const bool whole = allExchange(op.request.kind);
+  const uint64_t bytes = op.part * chunksOf(op);
+  op.streamed = false;
+  if (op.across || bytes < kStreamLeast)
+    return;
+  Packing &staged = comm.staged[whole];
+  // Where it goes one way, who has nothing to copy in has nothing to time.
+  bool timed = false;
+  op.streamed = whole || comm.ownStaged[0].base ? staged.next(bytes, timed)
+                                                : staged.past(bytes);
+  if (timed) {
+    op.timed = &staged;
+    op.spent = 0;
+  }
+}
+
+/// To where peers read it.
 void copyInStaged(Op &op) {
-  const int64_t began = op.timed ? nowNanoseconds() : 0;
-  uint64_t bytes = copyStaged(op, true);
+  Stopwatch watch(op);
+  copyStaged(op, true);
   if (op.streamed)
     streamFence();
-  if (!op.timed || bytes < kStreamLeast)
+  if (op.timed)
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+/// Reading what others have stored counts where all do it.
+bool workTimed(Op &op, uint64_t quantum) {
+  if (!op.timed || !allExchange(op.request.kind))
+    return workDirect(op, quantum);
+  Stopwatch watch(op);
+  return workDirect(op, quantum);
+}
+
+/// The results that peers have stored here.
+void copyOutStaged(Op &op) {
+  if (!op.timed || !allExchange(op.request.kind)) {
+    copyStaged(op, false);
     return;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  op.comm->staged.note(op.streamed, nowNanoseconds() - began, bytes);
-  op.timed = false;
-  op.streamed = op.comm->staged.past();
+  }
+  Stopwatch watch(op);
+  copyStaged(op, false);
 }
 
 bool claimsFinished(const Op &op) {
@@ -408,14 +455,11 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       } else if (!openViews(op)) {
         return Progress::Done;
       }
-      op.timed = false;
-      if (!op.anyStaged)
+      op.timed = nullptr;
+      if (op.anyStaged)
+        chooseStaging(op);
+      else
         op.streamed = !op.across && (op.cold || op.shared);
-      else if (op.across || op.part * chunksOf(op) < kStreamLeast)
-        op.streamed = false;
-      else // who has nothing to copy in has nothing to time
-        op.streamed = comm.ownStaged[0].base ? comm.staged.next(op.timed)
-                                             : comm.staged.past();
       if (op.claimed) {
         // Whoever works stores to all.
         op.streamed |= (op.anySays & Wire::Cold) != 0;
@@ -454,7 +498,7 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
           return result;
         if (op.state == Op::State::Done)
           return Progress::Done; // broken
-      } else if (!workDirect(op, quantum)) {
+      } else if (!workTimed(op, quantum)) {
         return Progress::Advanced;
       }
       {
@@ -485,9 +529,11 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
       if (comm.size > 1 && !ticksReady(op))
         return Progress::Blocked;
       if (op.anyStaged)
-        copyStaged(op, false);
+        copyOutStaged(op);
       op.segment += op.segmentBytes;
       if (op.segment >= op.part) {
+        if (op.timed)
+          op.timed->note(op.streamed, op.spent, op.part * chunksOf(op));
         if (comm.size > 1)
           claimNextSlot(comm, op.sequence, 64);
         noteForm(op);

@@ -27,6 +27,8 @@
 
 namespace concord::rt {
 
+class Packing;
+
 using plan::Kind;
 using plan::Reduction;
 
@@ -109,7 +111,6 @@ struct Op {
   bool flat = false;           ///< slots carry copies, as buffers are cold
   bool cold = false;           ///< this member's output is not in the caches
   bool streamed = false;       ///< stores go past the caches
-  bool timed = false;          ///< what that takes is to be noted
   bool shared = false;    ///< broadcast: every member carries a share to all
   bool across = false;    ///< copies go straight from process to process
   bool exchange = false;  ///< all_to_all: in place at all members
@@ -122,6 +123,10 @@ struct Op {
   /// (Wire::flags).
   uint32_t allSay = 0, anySays = 0;
   int32_t status = 0;
+  /// Who is to be told what packing or staging takes, or null; what it has
+  /// taken so far, in ns.
+  Packing *timed = nullptr;
+  int64_t spent = 0;
 
   uint64_t segment = 0;      ///< first byte, within a chunk, of this segment
   uint64_t segmentBytes = 0; ///< its length

@@ -211,7 +211,7 @@ public:
             "the peer's socket cannot be made");
   }
 
-  /// The relative error of what the peer computes.
+  /// The relative error of what the peer computes; NaN where it can't.
   double meet() {
     pollfd wait{listener, POLLIN, 0};
     require(::poll(&wait, 1, 60000) == 1, "the peer did not come in 60 s");
@@ -223,7 +223,8 @@ public:
     version = hello.version;
     pair.verb = concord::bench::kSpecial;
     pair.inPlace = concord::bench::kPairMake;
-    return ask(pair).at(0);
+    std::vector<double> error = ask(pair);
+    return error.empty() ? NAN : error[0];
   }
   std::vector<double> turn(size_t steps) {
     Command command = pair;
@@ -304,6 +305,7 @@ static int runRank(int argc, char **argv) {
   std::vector<double> peerRounds;
   size_t peerSteps = 0;
   double peerError = 0;
+  bool peerHas = false; // the same product
   Peer peer;
   peer.listen(rank);
   for (size_t i = 0; i < programs.size(); ++i) {
@@ -333,7 +335,11 @@ static int runRank(int argc, char **argv) {
       std::printf("listening\n");
       std::fflush(stdout);
     }
-    peerError = greatest(peer.meet());
+    double error = peer.meet();
+    peerHas = !std::isnan(error);
+    peerError = greatest(peerHas ? error : 0);
+  }
+  if (peerHas) {
     double each = std::max(1.0, greatest(median(peer.turn(5))));
     peerSteps = size_t(std::clamp(budget / each, 1.0, 20000.0));
   }
@@ -351,7 +357,7 @@ static int runRank(int argc, char **argv) {
       }
       programs[i].rounds.push_back(greatest(median(times)));
     }
-    if (peer.exists()) {
+    if (peerHas) {
       std::vector<double> times = peer.turn(peerSteps + 1);
       times.erase(times.begin());
       peerRounds.push_back(greatest(median(times)));

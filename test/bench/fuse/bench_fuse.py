@@ -259,6 +259,8 @@ class Rows:
         if "peer" in report:
             peer = report["peer"]
             times = peer["rounds"]
+            beside = "none for this CPU"
+        if "peer" in report and times:
             over = median_ratio(times, turns[1])
             beside = f"{statistics.median(times):9.1f} {over:6.2f}x"
             self.table.add(name + "_peer_over_concord", over, "x")
