@@ -525,6 +525,8 @@ Outcome Exchange::run() {
   if (!options.force &&
       unfused - fused < options.minGainPercent / 100.0 * unfused)
     return keep("no-gain", keys);
+  if (!options.force && unfused - fused < kLeastGain * (compute + unfused))
+    return keep("small-gain", keys);
   Operation *at = place();
   if (!at)
     return keep("order-of-uses", keys);

@@ -36,7 +36,10 @@ def call(command, timeout=600):
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
                               check=False)
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"{' '.join(command)}\nnot done after {timeout} s") from error
+        said = "".join(text.decode(errors="replace")[-1000:] for text in
+                       (error.stdout, error.stderr) if text)
+        raise Failed(f"{' '.join(command)}\nnot done after {timeout} s, having said\n"
+                     f"{said or 'nothing'}") from error
     if done.returncode:
         raise Failed(" ".join(command) + "\n" + done.stdout[-1000:] + done.stderr[-2000:])
     return done

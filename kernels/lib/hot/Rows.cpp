@@ -41,6 +41,35 @@ INLINE double largest(vd v) {
 INLINE float logOf(float v) { return logf(vf(v))[0]; }
 INLINE double logOf(double v) { return __builtin_log(v); }
 
+/// All lanes of a vector, known when it is compiled.
+struct Whole {};
+
+/// Calls f(j, lanes) for the vectors of `count` elements: `lanes` is Whole or,
+/// of the last one, a number. Between whole vectors no call for the rest
+/// stands, which would keep constants and addresses out of registers.
+template <int W, class F> INLINE void eachVector(int64_t count, F f) {
+  int64_t j = 0;
+  for (; j + W <= count; j += W)
+    f(j, Whole());
+  if (j < count)
+    f(j, count - j);
+}
+template <class T> INLINE typename Lane<T>::V loadLanes(const T *from, Whole) {
+  return Lane<T>::load(from);
+}
+template <class T>
+INLINE typename Lane<T>::V loadLanes(const T *from, int64_t lanes) {
+  return Lane<T>::load(from, lanes);
+}
+template <class T>
+INLINE void storeLanes(T *to, typename Lane<T>::V v, Whole) {
+  Lane<T>::store(to, v);
+}
+template <class T>
+INLINE void storeLanes(T *to, typename Lane<T>::V v, int64_t lanes) {
+  Lane<T>::store(to, v, lanes);
+}
+
 /// Sum of f(vector) over `count` elements that lie in `row`, padded with zeros
 /// to a whole vector.
 template <class S, class F> INLINE S sumOver(const S *row, int64_t count, F f) {
@@ -142,19 +171,15 @@ void normRows(const NormShape &s, const NormOperands &o,
   T *total = static_cast<T *>(o.sum);
   const S count = S(s.cols);
   for (int64_t r = 0; r < s.rows; ++r) {
-    for (int64_t j = 0; j < s.cols; j += W) {
-      int64_t left = s.cols - j;
-      V v = left >= W ? L::load(x + j) : L::load(x + j, left);
+    eachVector<W>(s.cols, [&](int64_t j, auto lanes) {
+      V v = loadLanes(x + j, lanes);
       if (residual) {
-        v = v +
-            (left >= W ? L::load(residual + j) : L::load(residual + j, left));
-        if (total && left >= W)
-          L::store(total + j, v);
-        else if (total)
-          L::store(total + j, v, left);
+        v = v + loadLanes(residual + j, lanes);
+        if (total)
+          storeLanes(total + j, v, lanes);
       }
       LS::store(row + j, v); // lanes past the end are 0
-    }
+    });
     S mean = 0;
     if (!s.rms)
       mean =
@@ -167,18 +192,14 @@ void normRows(const NormShape &s, const NormOperands &o,
       return d * d;
     });
     const V factor = V(inverseRoot(square / count + S(s.eps)));
-    for (int64_t j = 0; j < s.cols; j += W) {
-      int64_t left = s.cols - j;
+    eachVector<W>(s.cols, [&](int64_t j, auto lanes) {
       V v = (LS::load(row + j) - V(mean)) * factor;
       if (gamma)
-        v = v * (left >= W ? L::load(gamma + j) : L::load(gamma + j, left));
+        v = v * loadLanes(gamma + j, lanes);
       if (beta)
-        v = v + (left >= W ? L::load(beta + j) : L::load(beta + j, left));
-      if (left >= W)
-        L::store(y + j, v);
-      else
-        L::store(y + j, v, left);
-    }
+        v = v + loadLanes(beta + j, lanes);
+      storeLanes(y + j, v, lanes);
+    });
     x += s.xStride;
     y += s.yStride;
     if (residual)
@@ -206,23 +227,14 @@ void combineRows(const CombineShape &s, const CombineOperands &o,
   const T *beta = static_cast<const T *>(o.beta);
   const int64_t bytes = s.cols * int64_t(sizeof(T));
   const S count = S(s.cols);
-  auto load = [](const T *from, int64_t left) {
-    return left >= W ? L::load(from) : L::load(from, left);
-  };
-  auto store = [](T *to, V v, int64_t left) {
-    if (left >= W)
-      L::store(to, v);
-    else
-      L::store(to, v, left);
-  };
   // Rows that go past the caches are put together first, so that whole lines
   // are stored.
   auto storeAll = [&](void *const *targets, int count, int64_t at, int64_t j,
-                      V v, int64_t left) {
+                      V v, auto lanes) {
     if (s.stream)
-      return store(out + j, v, left);
+      return storeLanes(out + j, v, lanes);
     for (int t = 0; t < count; ++t)
-      store(static_cast<T *>(targets[t]) + at + j, v, left);
+      storeLanes(static_cast<T *>(targets[t]) + at + j, v, lanes);
   };
   auto deliverAll = [&](void *const *targets, int count, int64_t at) {
     for (int t = 0; s.stream && t < count; ++t)
@@ -232,30 +244,29 @@ void combineRows(const CombineShape &s, const CombineOperands &o,
   const int plainTargets = !plain[0] ? 0 : s.norm ? s.sumTargets : s.yTargets;
   for (int64_t r = 0; r < s.rows; ++r) {
     const int64_t at = r * s.ld;
-    for (int64_t j = 0; j < s.cols; j += W) {
-      int64_t left = s.cols - j;
+    eachVector<W>(s.cols, [&](int64_t j, auto lanes) {
       V v = V(S(0));
       for (int m = 0; m < s.members; ++m) {
         T *from = static_cast<T *>(o.parts[m]) + at + j;
-        V part = load(from, left);
+        V part = loadLanes(from, lanes);
         v = m ? v + part : part;
         if (s.take && m != s.me)
-          giveBack(from, least(W, left) * int64_t(sizeof(T)));
+          giveBack(from, least(W, s.cols - j) * int64_t(sizeof(T)));
       }
       if (bias)
-        v = v + load(bias + j, left);
+        v = v + loadLanes(bias + j, lanes);
       if (residual)
-        v = v + load(residual + at + j, left);
+        v = v + loadLanes(residual + at + j, lanes);
       if (plainTargets)
-        storeAll(plain, plainTargets, at, j, v, left);
+        storeAll(plain, plainTargets, at, j, v, lanes);
       if (s.norm) {
         if (s.rounded) {
-          store(out + j, v, left);
-          v = load(out + j, left);
+          storeLanes(out + j, v, lanes);
+          v = loadLanes(out + j, lanes);
         }
         LS::store(row + j, v); // lanes past the end are 0
       }
-    }
+    });
     if (plainTargets)
       deliverAll(plain, plainTargets, at);
     if (s.norm) {
@@ -271,15 +282,14 @@ void combineRows(const CombineShape &s, const CombineOperands &o,
         return d * d;
       });
       const V factor = V(inverseRoot(square / count + S(s.eps)));
-      for (int64_t j = 0; j < s.cols; j += W) {
-        int64_t left = s.cols - j;
+      eachVector<W>(s.cols, [&](int64_t j, auto lanes) {
         V v = (LS::load(row + j) - V(mean)) * factor;
         if (gamma)
-          v = v * load(gamma + j, left);
+          v = v * loadLanes(gamma + j, lanes);
         if (beta)
-          v = v + load(beta + j, left);
-        storeAll(o.y, s.yTargets, at, j, v, left);
-      }
+          v = v + loadLanes(beta + j, lanes);
+        storeAll(o.y, s.yTargets, at, j, v, lanes);
+      });
       deliverAll(o.y, s.yTargets, at);
     }
     poller.work(s.cols * (1 + s.members) / 4 + 10);
