@@ -69,7 +69,7 @@ private:
   /// them, which makes either way look slow while the other one is in use.
   static constexpr uint32_t kRun = 10, kTimed = 2;
   static constexpr uint32_t kEvery = 2048; ///< operations from run to run
-  static constexpr int kMean = 8; ///< of about so many
+  static constexpr int kMean = 8;          ///< of about so many
 
   struct Known {
     uint32_t turn = 0;
@@ -78,7 +78,8 @@ private:
     bool faster = true;   ///< past the caches
   };
 
-  /// Sizes are alike up to a factor of four; below 8 KiB and from 8 MiB all are.
+  /// Sizes are alike up to a factor of four; below 8 KiB and from 8 MiB all
+  /// are.
   static constexpr int kSizes = 7;
   static int sizeOf(uint64_t bytes) {
     return std::clamp((int(std::bit_width(bytes)) - 12) / 2, 0, kSizes - 1);

@@ -24,9 +24,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,6 +48,7 @@ int64_t now() {
 
 struct Child {
   pid_t pid = -1;
+  int ended = -1; ///< pidfd: readable when it has ended, -1: there is none
   bool running = false;
   int status = 0;
 };
@@ -55,11 +58,14 @@ public:
   Job(const concord_launch_config &config, concord_launch_result &result)
       : config(config), result(result), children(size_t(config.world)) {}
   ~Job() {
-    for (Child &child : children)
+    for (Child &child : children) {
       if (child.running) {
         ::kill(child.pid, SIGKILL);
         ::waitpid(child.pid, nullptr, 0);
       }
+      if (child.ended >= 0)
+        ::close(child.ended);
+    }
     if (signals >= 0)
       ::close(signals);
     if (blocked)
@@ -70,6 +76,7 @@ public:
 
 private:
   void blockSignals();
+  int await(int64_t nanoseconds);
   void start(int rank, const std::vector<std::string> &common);
   void reap();
   void note(int rank, int status);
@@ -94,13 +101,35 @@ private:
 
 void Job::blockSignals() {
   sigemptyset(&watchedMask);
-  for (int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+  for (int number : {SIGINT, SIGTERM, SIGHUP})
     sigaddset(&watchedMask, number);
   ::sigprocmask(SIG_BLOCK, &watchedMask, &oldMask);
   blocked = true;
-  signals = ::signalfd(-1, &watchedMask, SFD_CLOEXEC);
+  signals = ::signalfd(-1, &watchedMask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0)
     raiseErrno("cannot create the launcher's signalfd");
+}
+
+/// Until a rank ends or a signal comes, which is returned, but no longer than
+/// this. Not by SIGCHLD: of two launchers in one process either may get it that
+/// the other one waits for.
+int Job::await(int64_t nanoseconds) {
+  std::vector<pollfd> entries = {{signals, POLLIN, 0}};
+  for (const Child &child : children)
+    if (child.running && child.ended >= 0)
+      entries.push_back({child.ended, POLLIN, 0});
+    else if (child.running) // a system without pidfds, or no more descriptors
+      nanoseconds = std::min<int64_t>(nanoseconds, 20'000'000);
+  timespec wait{time_t(nanoseconds / 1'000'000'000),
+                long(nanoseconds % 1'000'000'000)};
+  if (::ppoll(entries.data(), nfds_t(entries.size()), &wait, nullptr) <= 0 ||
+      !(entries[0].revents & POLLIN))
+    return 0;
+  // Another launcher may have taken it meanwhile.
+  signalfd_siginfo info;
+  return ::read(signals, &info, sizeof info) == sizeof info
+             ? int(info.ssi_signo)
+             : 0;
 }
 
 /// Path of a program, looked for in PATH when its name has no slash.
@@ -198,6 +227,7 @@ void Job::start(int rank, const std::vector<std::string> &common) {
   while (n < 0 && errno == EINTR);
   ::close(report[0]);
   children[rank].pid = pid;
+  children[rank].ended = int(::syscall(SYS_pidfd_open, pid, 0));
   children[rank].running = true;
   if (n == sizeof number)
     raise(CONCORD_ERROR_NOT_FOUND, "cannot start rank %d: %s: %s", rank,
@@ -286,13 +316,9 @@ int32_t Job::run() {
     if (result.failed_rank >= 0 && nextBlow == INT64_MAX && blow == 0)
       strike(now() + int64_t(grace * 1e9));
     int64_t until = std::min(nextBlow, deadline);
-    timespec wait{3600, 0};
-    if (until != INT64_MAX) {
-      int64_t left = std::max<int64_t>(until - now(), 0);
-      wait = {left / 1'000'000'000, left % 1'000'000'000};
-    }
-    siginfo_t info;
-    int number = ::sigtimedwait(&watchedMask, &info, &wait);
+    int number =
+        await(until == INT64_MAX ? int64_t(3600) * 1'000'000'000
+                                 : std::max<int64_t>(until - now(), 0));
     if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
       if (!result.interrupted)
         result.interrupted = number;

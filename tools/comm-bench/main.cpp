@@ -316,7 +316,7 @@ int main(int argc, char **argv) {
   // The launcher's thread listens for them.
   sigset_t stops;
   sigemptyset(&stops);
-  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD})
+  for (int number : {SIGINT, SIGTERM, SIGHUP})
     sigaddset(&stops, number);
   ::sigprocmask(SIG_BLOCK, &stops, nullptr);
   try {

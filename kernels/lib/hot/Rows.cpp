@@ -61,8 +61,7 @@ template <class T>
 INLINE typename Lane<T>::V loadLanes(const T *from, int64_t lanes) {
   return Lane<T>::load(from, lanes);
 }
-template <class T>
-INLINE void storeLanes(T *to, typename Lane<T>::V v, Whole) {
+template <class T> INLINE void storeLanes(T *to, typename Lane<T>::V v, Whole) {
   Lane<T>::store(to, v);
 }
 template <class T>

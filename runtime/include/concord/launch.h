@@ -75,9 +75,11 @@ typedef struct concord_launch_result {
 /* Start the ranks, wait until all have ended, and say how it went. Returns 0
  * when every rank has exited with 0; CONCORD_ERROR_PEER_DIED, _TIMEOUT,
  * _ABORTED (interrupted), _SYSTEM or _INVALID_ARGUMENT otherwise, with
- * result->message saying why. SIGINT and SIGTERM sent to the launcher stop the
- * ranks. Blocks those two and SIGCHLD in the calling thread meanwhile; to be
- * called by one thread at a time. */
+ * result->message saying why. SIGINT, SIGTERM and SIGHUP sent to the launcher
+ * stop the ranks. Blocks those in the calling thread meanwhile; where other
+ * threads do not block them, they take effect there. Several threads may call
+ * it at once: a signal then stops the ranks of one of them. The process must
+ * not ignore SIGCHLD (ranks would have no exit code). */
 __attribute__((visibility("default"))) int32_t concord_launch_job(
     const concord_launch_config *config, concord_launch_result *result);
 

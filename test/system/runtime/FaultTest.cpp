@@ -202,6 +202,35 @@ TEST(Launch, TellsWhatCannotBeStarted) {
             std::string::npos);
 }
 
+// The end of a rank is heard by its own launcher, also where another one, which
+// waits meanwhile, gets the signals of the process.
+TEST(Launch, JobsOfSeveralThreadsEndEachByItself) {
+  auto job = [](std::vector<const char *> argv, int world) {
+    argv.push_back(nullptr);
+    concord_launch_config config{};
+    config.struct_size = sizeof config;
+    config.world = world;
+    config.argv_all = argv.data();
+    config.timeout_seconds = scaled(30);
+    concord_launch_result result{};
+    result.struct_size = sizeof result;
+    EXPECT_EQ(concord_launch_job(&config, &result), CONCORD_OK)
+        << result.message;
+  };
+  sigset_t child, before;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  ::pthread_sigmask(SIG_BLOCK, &child, &before);
+  std::vector<std::thread> idle;
+  for (int i = 0; i < 3; ++i)
+    idle.emplace_back(job, std::vector<const char *>{"sleep", "2"}, 1);
+  for (int i = 0; i < 40 && !::testing::Test::HasFailure(); ++i)
+    job({"sleep", "0.01"}, 16);
+  for (std::thread &launcher : idle)
+    launcher.join();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 TEST(Launch, StopsAJobThatRunsTooLong) {
   const char *argv[] = {"sleep", "100", nullptr};
   concord_launch_config config{};

@@ -24,7 +24,7 @@ int pack(Packing &packing, int count, int64_t throughCaches, int64_t past,
     others += way != packing.past(bytes);
     if (timed)
       packing.note(way, (way ? past : throughCaches) * int64_t(bytes / 4096),
-                 bytes);
+                   bytes);
   }
   return others;
 }
