@@ -206,7 +206,8 @@ static void retire(Context &context, Op &op) {
 
 void concord::rt::breakComm(Op &op, int32_t status, int died) {
   Comm &comm = *op.comm;
-  BrokenWord word{status, comm.me, died};
+  BrokenWord word{status, comm.me, died,
+                  isMessage(op) ? uint16_t(0) : sequenceOf(op)};
   op.status = status;
   op.state = Op::State::Done;
   if (op.bounce) {

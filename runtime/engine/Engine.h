@@ -99,6 +99,9 @@ inline void relax() {
 #endif
 }
 
+/// The last bits of the number that a collective has or will have.
+uint16_t sequenceOf(const Op &op);
+
 /// Spinning, yielding, sleeping; and looking out for dead peers meanwhile.
 class Waiter {
 public:
@@ -121,12 +124,14 @@ public:
 
 private:
   void enterSlow(const Op *op);
+  bool mayStillEnd(const Op &op, const BrokenWord &word);
 
   Context &context;
   bool noted, lazy = false;
   std::optional<HostWaiting> waiting;
   uint32_t rounds = 0;
   bool slow = false;
+  int64_t brokenAt = 0; ///< when it was seen first that the communicator is
   uint64_t seenEvents = ~uint64_t(0);
   int64_t began = 0;
   int64_t lastLook = 0;

@@ -773,6 +773,7 @@ void concord::rt::tellBroken(Comm &comm, const BrokenWord &word) {
   notice.status = word.status;
   notice.value = uint32_t(word.member);
   notice.died = word.died;
+  notice.sequence = word.sequence;
   notice.dead = comm.context->dead.load();
   hosts.mesh().tell(comm.span->remoteRanks, notice);
 }

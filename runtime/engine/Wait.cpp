@@ -194,6 +194,25 @@ static std::string onHost(const Context &context, int rank) {
              : "";
 }
 
+uint16_t concord::rt::sequenceOf(const Op &op) {
+  return uint16_t(op.state == Op::State::Queued ? op.comm->sequence + 1
+                                                : op.sequence);
+}
+
+/// Who has broken the communicator has completed its earlier operations, and so
+/// has sent all that they need: between hosts the news overtakes that.
+bool Waiter::mayStillEnd(const Op &op, const BrokenWord &word) {
+  constexpr int64_t kPatience = 2'000'000'000;
+  if (!op.comm->span || word.sequence == 0 ||
+      word.status == CONCORD_ERROR_PEER_DIED ||
+      int16_t(uint16_t(sequenceOf(op) - word.sequence)) >= 0)
+    return false;
+  int64_t now = nowNanoseconds();
+  if (brokenAt == 0)
+    brokenAt = now;
+  return now - brokenAt < kPatience;
+}
+
 int32_t Waiter::failure(const Op &waitedFor) {
   // What holds the op up may be an earlier one of its communicator.
   const Op *op = &waitedFor;
@@ -246,6 +265,8 @@ int32_t Waiter::failure(const Op &waitedFor) {
   if (uint64_t broken =
           comm.block.header->broken.load(std::memory_order_acquire)) {
     auto word = BrokenWord::unpack(broken);
+    if (!message && mayStillEnd(*op, word))
+      return CONCORD_OK;
     auto member = size_t(word.member);
     int rank = member < comm.ranks.size() ? comm.ranks[member] : -1;
     // The same cause everywhere: the word names the rank, which this one's own

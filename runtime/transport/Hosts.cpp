@@ -318,8 +318,9 @@ void Hosts::note(Context &context, const Notice &notice) {
   case Notice::Kind::Broken:
   case Notice::Kind::Revoked: {
     std::lock_guard lock(mutex);
-    uint64_t cause =
-        BrokenWord{notice.status, int(notice.value), notice.died}.pack();
+    uint64_t cause = BrokenWord{notice.status, int(notice.value), notice.died,
+                                uint16_t(notice.sequence)}
+                         .pack();
     if (CommHeader *comm = findComm(segment, notice.key)) {
       uint64_t none = 0;
       if (notice.kind == Notice::Kind::Revoked)

@@ -37,7 +37,8 @@ struct Notice {
     Hello = 1, ///< the connecting side: `secret`
     Welcome,   ///< the answer
     Tag,       ///< `key` is a communicator, `value` the sender's tag for it
-    Broken,    ///< communicator `key`: `status`, by group rank `value`, `died`
+    Broken,    ///< communicator `key`: `status`, by group rank `value`, `died`,
+               ///< in its operation `sequence`
     Revoked,   ///< communicator `key`
     Aborted,   ///< the job: `text`
     Issuer,    ///< of program `value`: thread `status`, 0 has left
@@ -52,7 +53,8 @@ struct Notice {
   uint64_t dead = 0; ///< ranks that the sender has seen dead
   uint8_t secret[16] = {};
   int32_t died = -1; ///< the rank whose death broke the communicator
-  char text[196] = {};
+  uint32_t sequence = 0;
+  char text[192] = {};
 };
 static_assert(sizeof(Notice) == 256);
 

@@ -92,14 +92,16 @@ struct BrokenWord {
   int member = -1; ///< who saw it
   /// PEER_DIED: the world rank that did; TIMEOUT: that was waited for.
   int died = -1;
+  /// The last bits of the number of the operation in which it did, 0: none.
+  uint16_t sequence = 0;
 
   uint64_t pack() const {
     return uint64_t(uint16_t(status)) | uint64_t(died + 1) << 16 |
-           uint64_t(member + 1) << 32;
+           uint64_t(uint16_t(member + 1)) << 32 | uint64_t(sequence) << 48;
   }
   static BrokenWord unpack(uint64_t word) {
     return {int32_t(word & 0xffff), int(word >> 32 & 0xffff) - 1,
-            int(word >> 16 & 0xffff) - 1};
+            int(word >> 16 & 0xffff) - 1, uint16_t(word >> 48)};
   }
 };
 
