@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 //
 // MLIR's headers are most of the time that a pass takes to compile. No file
-// relies on this one: each includes what it uses, and CI's first build or
-// -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON shows that it does.
+// is to rely on this one: each includes what it uses, which a build with
+// -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON shows.
 //
 //===----------------------------------------------------------------------===//
 
