@@ -745,10 +745,6 @@ void Fuse::tryFuse(comm::CollectiveOpInterface op) {
                  bestPrice.unfused <
                      kLeastShare * (bestPrice.compute + bestPrice.unfused)))
     return keep(op, "small-share", keys);
-  if ((*choices)(!force && best->product &&
-                 bestPrice.unfused - bestPrice.fused <
-                     kLeastGain * (bestPrice.compute + bestPrice.unfused)))
-    return keep(op, "small-gain", keys);
   Operation *at = place(*best);
   if (!at)
     return keep(op, "order-of-uses", keys);

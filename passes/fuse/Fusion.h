@@ -43,11 +43,6 @@ inline double productSeconds(const cost::Machine &machine, DType type,
   return std::max(arithmetic, weight / bandwidth);
 }
 
-/// What fusion gains at the least of a product and its collective: rows of the
-/// product read its weight once more, and with less to gain that decides, which
-/// no machine of ours predicts to a percent (measured: 0.1 % was 8 % lost).
-constexpr double kLeastGain = 0.01;
-
 /// Microseconds, as `--explain` prints them.
 inline std::string micro(double seconds) {
   char text[32];

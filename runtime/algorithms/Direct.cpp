@@ -250,7 +250,7 @@ void concord::rt::packInline(Op &op, unsigned char *payload) {
     if (timed) {
       std::atomic_thread_fence(std::memory_order_seq_cst);
       op.spent = nowNanoseconds() - began;
-      if (allExchange(r.kind) && !op.comm->span) {
+      if (packing.countsReading()) {
         op.timed = &packing;
         op.streamed = past;
       } else {

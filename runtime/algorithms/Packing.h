@@ -30,6 +30,7 @@ public:
   /// others have stored, all of whom call next() in the same operations, so
   /// that they try the same way at the same time. Else it is that of storing.
   explicit Packing(bool whole) : whole(whole) {}
+  bool countsReading() const { return whole; }
 
   /// Whether the next payload, of so many bytes, goes past the caches.
   /// `timed`: note() what it takes.

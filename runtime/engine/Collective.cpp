@@ -270,17 +270,21 @@ Progress workClaimed(Op &op, uint64_t quantum) {
   return Progress::Blocked;
 }
 
-/// Adds to what `op` has spent, if that is to be known.
+/// Adds to what `op` has spent, if that is to be known. `reads`: what others
+/// have stored, which counts where all do it.
 class Stopwatch {
 public:
-  explicit Stopwatch(Op &op) : op(op), began(op.timed ? nowNanoseconds() : 0) {}
+  Stopwatch(Op &op, bool reads)
+      : op(op), runs(op.timed && (!reads || op.timed->countsReading())),
+        began(runs ? nowNanoseconds() : 0) {}
   ~Stopwatch() {
-    if (op.timed)
+    if (runs)
       op.spent += nowNanoseconds() - began;
   }
 
 private:
   Op &op;
+  bool runs;
   int64_t began;
 };
 
@@ -305,7 +309,7 @@ void chooseStaging(Op &op) {
 
 /// To where peers read it.
 void copyInStaged(Op &op) {
-  Stopwatch watch(op);
+  Stopwatch watch(op, /*reads=*/false);
   copyStaged(op, true);
   if (op.streamed)
     streamFence();
@@ -313,21 +317,14 @@ void copyInStaged(Op &op) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-/// Reading what others have stored counts where all do it.
 bool workTimed(Op &op, uint64_t quantum) {
-  if (!op.timed || !allExchange(op.request.kind))
-    return workDirect(op, quantum);
-  Stopwatch watch(op);
+  Stopwatch watch(op, /*reads=*/true);
   return workDirect(op, quantum);
 }
 
 /// The results that peers have stored here.
 void copyOutStaged(Op &op) {
-  if (!op.timed || !allExchange(op.request.kind)) {
-    copyStaged(op, false);
-    return;
-  }
-  Stopwatch watch(op);
+  Stopwatch watch(op, /*reads=*/true);
   copyStaged(op, false);
 }
 

@@ -73,3 +73,19 @@ module {
     return %r : tensor<1x4096xf32>
   }
 }
+
+// -----
+
+// A dispatch before so long a product that its gain is within the error of the
+// prediction.
+// CHECK: explain: comm-fuse keep {{.*}} reason=small-gain collective=all_to_all pair=all_to_all+gemm
+module {
+comm.domain @ep groups([[0, 1]])
+func.func @dispatch_long_product(%x: tensor<32x4096xf32>, %w: tensor<4096x2048xf32>) -> tensor<32x2048xf32> {
+  %e = tensor.empty() : tensor<32x4096xf32>
+  %f = tensor.empty() : tensor<32x2048xf32>
+  %a = comm.all_to_all @ep split(0) concat(0) ins(%x : tensor<32x4096xf32>) outs(%e : tensor<32x4096xf32>) -> tensor<32x4096xf32>
+  %c = comm.kernel "gemm dtype=f32 k=4096 m=32 n=2048" ins(%a, %w : tensor<32x4096xf32>, tensor<4096x2048xf32>) outs(%f : tensor<32x2048xf32>) -> tensor<32x2048xf32>
+  return %c : tensor<32x2048xf32>
+}
+}
