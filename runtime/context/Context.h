@@ -87,9 +87,13 @@ struct concord_comm {
   uint64_t tick = 0;      ///< phases finished, the same at all members
   uint64_t claims = 0;    ///< pieces that all finished operations had
   uint64_t known = 0;     ///< all members have published at least this sequence
+  uint64_t oneWay = 0;    ///< hash of the one-way operations, see Slot
+  uint64_t unheardFrom = 0; ///< the first of them that is not compared, or 0
   bool ahead = false; ///< those that the last operation needed had published
   int32_t status = 0; ///< first error; it is broken then
   std::string firstError;
+  /// When this rank first saw that another one has broken it; 0: not yet.
+  std::atomic<int64_t> brokenSeen{0};
 
   concord::rt::Op *head = nullptr, *tail = nullptr; ///< collectives, in order
   std::vector<concord::rt::Op *> messages; ///< point-to-point, any order

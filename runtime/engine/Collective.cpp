@@ -150,6 +150,11 @@ void publish(Op &op) {
   Slot &slot = comm.block.members[comm.me].slot(op.sequence);
   uint32_t flags = 0;
   if (op.inlined) {
+    if (!everybodyWaits(op.request.kind)) {
+      comm.oneWay = ((comm.oneWay ^ op.fingerprint) + 1) * 0x9e3779b97f4a7c15;
+      if (comm.unheardFrom == 0)
+        comm.unheardFrom = op.sequence;
+    }
     packInline(op, slot.payload + inlineOffset(op));
   } else {
     Wire wire = describeOperands(op);
@@ -158,8 +163,7 @@ void publish(Op &op) {
       packInline(op, slot.payload + kFlatOffset);
     *reinterpret_cast<Wire *>(slot.payload) = wire;
   }
-  slot.fingerprint = op.fingerprint;
-  slot.sequence.store(op.sequence, std::memory_order_release);
+  publishSlot(op, slot);
   // What needs no peer is done while the flags travel.
   if (op.inlined && !everybodyWaits(op.request.kind))
     fetchAhead(op);
@@ -335,6 +339,36 @@ bool claimsFinished(const Op &op) {
 
 enum class Heard : uint8_t { NotYet, Failed, All };
 
+/// Compare the one-way operations up to a number that all have published. A
+/// member that is so far ahead that its slot has another number compares itself
+/// with this one. False after breakComm.
+bool oneWayAgree(Op &op, uint64_t sequence) {
+  Comm &comm = *op.comm;
+  if (comm.unheardFrom == 0 || comm.unheardFrom > sequence ||
+      comm.context->gateMode < CONCORD_GATE_CHECK)
+    return true;
+  auto wordOf = [&](int member) {
+    return comm.block.members[member].slot(sequence).oneWay.load(
+        std::memory_order_relaxed);
+  };
+  const uint64_t own = wordOf(comm.me);
+  for (int r = 0; r < comm.size; ++r) {
+    uint64_t other = wordOf(r);
+    if (other == own || (other ^ own) & 0xffff)
+      continue;
+    fail(CONCORD_ERROR_MISMATCH,
+         "%s: ranks %d and %d did not issue the same broadcasts, reduces, "
+         "gathers and scatters between #%llu and #%llu; compare their roots",
+         describe(op).c_str(), comm.ranks[size_t(comm.me)],
+         comm.ranks[size_t(r)], (unsigned long long)comm.unheardFrom,
+         (unsigned long long)sequence);
+    breakComm(op, CONCORD_ERROR_MISMATCH);
+    return false;
+  }
+  comm.unheardFrom = sequence == comm.sequence ? 0 : sequence + 1;
+  return true;
+}
+
 /// The slots of those that are needed, from `op.seen` on.
 Heard hearSlots(Op &op) {
   Comm &comm = *op.comm;
@@ -365,6 +399,9 @@ Heard hearSlots(Op &op) {
   op.seen = 0;
   if (symmetric(op))
     comm.known = op.sequence;
+  if (comm.unheardFrom && everybodyWaits(op.request.kind) &&
+      !oneWayAgree(op, op.sequence))
+    return Heard::Failed;
   return Heard::All;
 }
 
@@ -406,6 +443,8 @@ static Progress advanceSteps(Op &op, uint64_t quantum) {
             return waitsFor(op, flag, least);
         comm.known = least;
         op.seen = 0;
+        if (!oneWayAgree(op, least))
+          return Progress::Done;
       }
       if (comm.size > 1)
         publish(op);

@@ -99,6 +99,15 @@ inline void relax() {
 #endif
 }
 
+/// The last step of publishing: peers may read the slot.
+inline void publishSlot(const Op &op, Slot &slot) {
+  slot.fingerprint = op.fingerprint;
+  if (uint64_t hash = op.comm->oneWay)
+    slot.oneWay.store((hash & ~uint64_t(0xffff)) | (op.sequence & 0xffff),
+                      std::memory_order_relaxed);
+  slot.sequence.store(op.sequence, std::memory_order_release);
+}
+
 /// The last bits of the number that a collective has or will have.
 uint16_t sequenceOf(const Op &op);
 
@@ -124,14 +133,12 @@ public:
 
 private:
   void enterSlow(const Op *op);
-  bool mayStillEnd(const Op &op, const BrokenWord &word);
 
   Context &context;
   bool noted, lazy = false;
   std::optional<HostWaiting> waiting;
   uint32_t rounds = 0;
   bool slow = false;
-  int64_t brokenAt = 0; ///< when it was seen first that the communicator is
   uint64_t seenEvents = ~uint64_t(0);
   int64_t began = 0;
   int64_t lastLook = 0;

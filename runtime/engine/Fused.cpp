@@ -93,14 +93,13 @@ void publish(Op &op) {
   Fused &f = *op.fused;
   Comm &comm = *op.comm;
   Slot &slot = slotOf(op, comm.me);
-  slot.fingerprint = op.fingerprint;
   Wire &wire = *reinterpret_cast<Wire *>(slot.payload);
   for (uint32_t i = 0; i < f.info.num_operands; ++i)
     wire.offsets[i] = seenByOthers(f.info, i)
                           ? comm.context->segment->offsetOf(
                                 f.pointers[i], f.info.operand_bytes[i])
                           : kNowhere;
-  slot.sequence.store(op.sequence, std::memory_order_release);
+  publishSlot(op, slot);
 }
 
 void publishTick(Comm &comm) {

@@ -128,7 +128,6 @@ void publish(Op &op) {
   const Span &span = *comm.span;
   const OpRequest &r = op.request;
   Slot &slot = comm.block.members[comm.me].slot(op.sequence);
-  slot.fingerprint = op.fingerprint;
   *reinterpret_cast<SpanWire *>(slot.payload) = {
       span.memoryAt, span.area, op.inlined ? 0 : longestOf(op), 0};
   if (op.inlined)
@@ -136,7 +135,7 @@ void publish(Op &op) {
   else if (unevenExchange(r))
     std::memcpy(slot.payload + kSpanPayload, r.send,
                 sizeof(uint64_t) * size_t(comm.size));
-  slot.sequence.store(op.sequence, std::memory_order_release);
+  publishSlot(op, slot);
 }
 
 } // namespace

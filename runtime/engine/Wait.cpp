@@ -201,16 +201,19 @@ uint16_t concord::rt::sequenceOf(const Op &op) {
 
 /// Who has broken the communicator has completed its earlier operations, and so
 /// has sent all that they need: between hosts the news overtakes that.
-bool Waiter::mayStillEnd(const Op &op, const BrokenWord &word) {
+static bool mayStillEnd(const Op &op, const BrokenWord &word) {
   constexpr int64_t kPatience = 2'000'000'000;
   if (!op.comm->span || word.sequence == 0 ||
       word.status == CONCORD_ERROR_PEER_DIED ||
       int16_t(uint16_t(sequenceOf(op) - word.sequence)) >= 0)
     return false;
   int64_t now = nowNanoseconds();
-  if (brokenAt == 0)
-    brokenAt = now;
-  return now - brokenAt < kPatience;
+  // Several threads may wait in operations of one communicator.
+  int64_t seen = 0;
+  if (op.comm->brokenSeen.compare_exchange_strong(seen, now,
+                                                  std::memory_order_relaxed))
+    seen = now;
+  return now - seen < kPatience;
 }
 
 int32_t Waiter::failure(const Op &waitedFor) {

@@ -19,6 +19,11 @@
 // until they have published s-K/2: looking costs a line from another core, and
 // so it is done once in K/2 operations.
 //
+// Where data goes one way, a member compares fingerprints with those alone from
+// which it takes something, and not even with them if it takes itself for the
+// root. So slots also carry a hash of all such operations, which is compared
+// when something is waited for anyway.
+//
 // Ticks. An operation that reads or writes peers' memory is divided into
 // phases; a member that has finished phase n stores n to its `tick` and goes on
 // when all ticks have reached n. All members count the same phases.
@@ -46,7 +51,7 @@
 namespace concord::rt {
 
 constexpr int kMaxRanks = 64;
-constexpr size_t kSlotPayload = 8192 - 16;
+constexpr size_t kSlotPayload = 8192 - 24;
 constexpr uint64_t kSlots = 8;
 constexpr size_t kMailboxPayload = 1024;
 
@@ -58,7 +63,11 @@ struct alignas(128) Slot {
   std::atomic<uint64_t> sequence;
   uint64_t fingerprint;
   unsigned char payload[kSlotPayload];
+  /// Of all one-way operations up to this one, if there were any: a hash, and
+  /// in the last 16 bits the number of this one.
+  std::atomic<uint64_t> oneWay;
 };
+static_assert(sizeof(Slot) == 8192);
 
 struct alignas(128) Member {
   std::atomic<uint64_t> tick;

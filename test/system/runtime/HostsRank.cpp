@@ -23,6 +23,8 @@
 //   stopped RANK  that rank stops; the others must be told whom they waited for
 //   form KIND BYTES NAME  the form that such an operation takes
 //   abort, revoke, early  what the names say
+//   overtaken    an operation that all have entered ends although a later one
+//                is known to be broken before its data has come
 //   lost         exchanges until the other host is gone
 //   fused        a kernel that reads its peers' memory is refused
 //   table        prints the hosts of all ranks
@@ -783,6 +785,8 @@ int concord::hosts::runRank(int argc, char **argv,
     revoke();
   else if (what == "early")
     early();
+  else if (what == "overtaken")
+    overtaken();
   else if (what == "lost")
     lost();
   else if (what == "fused")

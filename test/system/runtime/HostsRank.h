@@ -35,6 +35,7 @@ void stopped(int victim);
 void aborting();
 void revoke();
 void early();
+void overtaken();
 void lost();
 void fused();
 

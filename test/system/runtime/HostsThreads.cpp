@@ -13,7 +13,8 @@
 // It delays at random, and orders no more than any transport must, so that it
 // hides no race: a message is copied out of the sender's own memory when the
 // receiver takes it, or beforehand, as chance has it, and only the receiver
-// synchronises with the sender, without a lock.
+// synchronises with the sender, without a lock. With HOSTS_HOLD=MS rank 0 takes
+// a message only after so long, and nobody waits until it has taken it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,6 +41,7 @@ struct Parcel {
   const char *data = nullptr;
   uint64_t bytes = 0;
   std::vector<char> copy; ///< of data, where that is free at once
+  double sent = 0;        ///< in seconds
   std::atomic<bool> taken{false};
   std::atomic<Parcel *> next{nullptr};
 };
@@ -85,6 +87,7 @@ struct Station {
 };
 
 int numRanks;
+double holdSeconds;                             ///< HOSTS_HOLD
 std::vector<std::unique_ptr<Channel>> channels; ///< by sender and receiver
 thread_local Station station;
 
@@ -128,7 +131,8 @@ int32_t sendTo(int32_t rank, uint32_t tag, const void *data, uint64_t bytes,
   made.tag = tag;
   made.data = static_cast<const char *>(data);
   made.bytes = bytes;
-  bool buffered = !synchronous && station.one(2);
+  made.sent = concord::hosts::seconds();
+  bool buffered = !synchronous && (station.one(2) || holdSeconds > 0);
   if (buffered) {
     made.copy.assign(made.data, made.data + bytes);
     made.data = made.copy.data();
@@ -178,6 +182,9 @@ void progress(int from) {
     if (station.one(8))
       return; // later
     Parcel &parcel = **found;
+    if (station.rank == 0 &&
+        concord::hosts::seconds() < parcel.sent + holdSeconds)
+      return;
     receive.tooLong = parcel.bytes > receive.bytes;
     receive.bytes = std::min(receive.bytes, parcel.bytes);
     if (receive.bytes)
@@ -272,6 +279,8 @@ int main(int argc, char **argv) {
     return 2;
   }
   numRanks = int(hostOf.size());
+  if (const char *hold = std::getenv("HOSTS_HOLD"))
+    holdSeconds = std::atof(hold) / 1000;
   for (int i = 0; i < numRanks * numRanks; ++i)
     channels.push_back(std::make_unique<Channel>());
   std::vector<concord_job *> jobs(static_cast<size_t>(hosts));

@@ -270,6 +270,45 @@ TEST(Api, MismatchesNameBothSides) {
   check(broadcast(0), broadcast(1), "root 0", "root 1");
 }
 
+// Nobody reads the slot of one that takes itself for the root, or of one that
+// takes another for it: the next operation that hears from all says so, or one
+// that has to wait for slots to become free.
+TEST(Api, OneWayOperationsThatDisagreeAreFound) {
+  using Issue = int32_t (*)(Rank &, int me, float *in, float *out);
+  const Issue kinds[] = {
+      [](Rank &rank, int me, float *, float *out) {
+        return concord_broadcast(rank.world, out, out, 2, CONCORD_DTYPE_F32, me,
+                                 nullptr);
+      },
+      [](Rank &rank, int me, float *in, float *out) {
+        return concord_scatter(rank.world, in, out, 2, CONCORD_DTYPE_F32, me,
+                               nullptr);
+      },
+      [](Rank &rank, int me, float *in, float *out) {
+        return concord_reduce(rank.world, in, out, 2, CONCORD_DTYPE_F32,
+                              CONCORD_REDUCTION_SUM, 1 - me, nullptr);
+      },
+      [](Rank &rank, int me, float *in, float *out) {
+        return concord_gather(rank.world, in, out, 2, CONCORD_DTYPE_F32, 1 - me,
+                              nullptr);
+      }};
+  for (const Issue &issue : kinds)
+    for (bool barrier : {true, false})
+      for (int before : {0, 1, 5, 30})
+        runRanks(3, [&](Rank &rank) {
+          auto *in = rank.heap<float>(16), *out = rank.heap<float>(16);
+          for (int i = 0; i < before; ++i)
+            ASSERT_OK(issue(rank, i % 2, in, out));
+          // The third agrees with the first.
+          int32_t status = issue(rank, rank.rank == 1, in, out);
+          ASSERT_OK(status);
+          for (int i = 0; i < 20 && status == CONCORD_OK; ++i)
+            status = barrier ? concord_barrier(rank.world, nullptr)
+                             : issue(rank, rank.rank == 1, in, out);
+          EXPECT_EQ(status, CONCORD_ERROR_MISMATCH) << concord_last_error();
+        });
+}
+
 TEST(Api, UnevenCountsThatDisagreeAreFound) {
   runRanks(2, [](Rank &rank) {
     uint64_t send[2] = {100, 100}, receive[2] = {100, 100};
