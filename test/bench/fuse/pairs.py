@@ -218,17 +218,26 @@ class ExchangePair(Pair):
         return 2 * self.m * columns * BYTES[self.dtype]
 
 
-def norm_module(dtype, rows, cols, kind):
-    """all_reduce + residual + norm; the sum goes on as the next residual."""
+def norm_module(dtype, rows, cols, kind, made):
+    """all_reduce + residual + norm; the sum goes on as the next residual. `made`: its
+    input is made in the step."""
     t = f"tensor<{rows}x{cols}x{dtype}>"
     g = f"tensor<{cols}x{dtype}>"
     text = f"{kind} cols={cols} dtype={dtype} gamma=1 rows={rows}"
     scratch = kernel_workspace(text)
     w = f"tensor<{scratch}xi8>"
-    body = (
+    body = "" if not made else (
+        f"    %e0 = tensor.empty() : {t}\n"
+        "    %made = linalg.generic {indexing_maps = [#id, #id], iterator_types ="
+        f' ["parallel", "parallel"]}} ins(%x : {t}) outs(%e0 : {t}) {{\n'
+        f"    ^bb0(%p: {dtype}, %o: {dtype}):\n"
+        f"      %0 = arith.addf %p, %p : {dtype}\n"
+        f"      linalg.yield %0 : {dtype}\n    }} -> {t}\n")
+    x = "%made" if made else "%x"
+    body += (
         f"    %e = tensor.empty() : {t}\n    %e1 = tensor.empty() : {t}\n"
         f"    %e2 = tensor.empty() : {t}\n    %sc = tensor.empty() : {w}\n"
-        f"    %a = comm.all_reduce @tp sum ins(%x : {t}) outs(%e : {t}) -> {t}\n"
+        f"    %a = comm.all_reduce @tp sum ins({x} : {t}) outs(%e : {t}) -> {t}\n"
         "    %s = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types ="
         f' ["parallel", "parallel"]}} ins(%a, %r : {t}, {t}) outs(%e1 : {t}) {{\n'
         f"    ^bb0(%p: {dtype}, %q: {dtype}, %o: {dtype}):\n"
