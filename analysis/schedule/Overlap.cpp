@@ -111,9 +111,7 @@ static Schedule best(const Problem &problem) {
   for (double factor : {kSlower, 2 * kSlower}) {
     if (done())
       break;
-    const Problem scaled = withCompute(problem, factor);
-    attempt(scaled, kFewGaps);
-    attempt(scaled, kAnyLength);
+    attempt(withCompute(problem, factor), kAnyLength);
   }
   // Of those between which the model cannot tell, the one that stands its
   // errors best.

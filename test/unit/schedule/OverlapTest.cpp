@@ -244,6 +244,38 @@ TEST(Overlap, ShortWorkGoesAheadForTheLink) {
   EXPECT_LT(s.secondsAfter, 1.15 * s.computeSeconds);
 }
 
+/// Two micro-batches of a transformer over a link that is the bottleneck: what
+/// is found comes close to the link's time, and stays close to computation's
+/// where that takes twice as long as predicted.
+TEST(Overlap, MicroBatchesOnASlowLink) {
+  for (double link : {0.8, 1.0, 1.3, 2.3}) {
+    Builder b;
+    double onLink = 0;
+    for (int chain = 0; chain < 2; ++chain) {
+      uint32_t x = b.compute(0.1);
+      for (int layer = 0; layer < 12; ++layer)
+        for (auto [first, second] :
+             {std::pair(4.2, 1.7), std::pair(4.9, 4.6)}) {
+          x = b.compute(second, {b.compute(first, {x})});
+          x = b.comm(3.9 * link, {x});
+          x = b.compute(0.1, {x});
+          x = b.comm(4.9 * link, {x});
+          onLink += 8.8 * link;
+        }
+    }
+    b.problem.limit = 100;
+    Schedule s = b.run();
+    EXPECT_LT(s.secondsAfter, 1.2 * std::max(onLink, s.computeSeconds)) << link;
+    Problem slower = b.problem;
+    for (Node &node : slower.nodes)
+      if (node.kind == Kind::Compute)
+        node.seconds *= 2;
+    EXPECT_LT(outcome(slower, s.actions).seconds,
+              1.2 * std::max(onLink, 2 * s.computeSeconds))
+        << link;
+  }
+}
+
 /// Nothing is ready, but something will be before the one that is waited for.
 TEST(Overlap, TakesWhatArrivesFirst) {
   Builder b;
