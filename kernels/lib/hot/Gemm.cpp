@@ -292,6 +292,22 @@ INLINE void fetchParts(const GemmShape &s, const GemmOperands &o, int64_t i,
   }
 }
 
+/// Fetches what the epilogue of a tile reads and writes, which is computed
+/// meanwhile: a tile's rows lie on lines of their own.
+template <class T>
+INLINE void fetchEnds(const GemmShape &s, const GemmOperands &o, int64_t i,
+                      int64_t j, int64_t rows, int64_t columns) {
+  constexpr int64_t line = 64 / int64_t(sizeof(T));
+  const int64_t at = i * s.ldc + j;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; c += line) {
+      const int64_t offset = at + r * s.ldc + c;
+      if (s.residual)
+        __builtin_prefetch(static_cast<const T *>(o.residual) + offset, 0, 2);
+      __builtin_prefetch(static_cast<T *>(o.c) + offset, 1, 2);
+    }
+}
+
 /// Sums to results: rows x columns of C at (i0, j0).
 template <class T>
 void epilogue(const GemmShape &s, const GemmOperands &o, int64_t i0, int64_t j0,
@@ -624,6 +640,8 @@ void multiply(const GemmShape &s, const GemmOperands &o, char *workspace,
                 fetchParts<T>(s, o, i0, j + N, base + (0 < extra),
                               least(N, n1 - j - N));
             }
+            if (aside)
+              fetchEnds<T>(s, o, i0 + i, j, rows, columns);
             fn(kc, aTile, plan.lda, panel, step, 0, block ? partial : nullptr,
                ld, aside ? local : partial, aside ? width : ld, next);
             if (aside)

@@ -277,8 +277,9 @@ def linked_programs(per_host):
 def calibrate(ranks, folder, largest):
     """The calibration of one number of ranks, as comm-bench writes it."""
     path = os.path.join(folder, f"calibration{ranks}.json")
+    # comm-bench gives up first, and says on whom.
     call([tool("comm-bench"), "--calibrate", path, "-n", str(ranks), "-b",
-          "64", "-e", str(largest)], timeout=600)
+          "64", "-e", str(largest), "--timeout", "240"], timeout=600)
     with open(path, encoding="utf-8") as file:
         return json.load(file)
 
