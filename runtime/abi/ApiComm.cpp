@@ -12,6 +12,7 @@
 #include "abi/Api.h"
 #include "context/Grow.h"
 #include "context/Lifecycle.h"
+#include "diagnosis/Watchdog.h"
 #include "engine/Exchange.h"
 #include "engine/Span.h"
 
@@ -188,6 +189,10 @@ int32_t concord_comm_shrink(concord_comm *parent,
     if (int32_t status = checkAlive(*parent, "concord_comm_shrink"))
       return status;
     concord_comm_config settings = takeStruct(config);
+    // Another context, of a communicator that grew, may know of a death before
+    // this one's watchdog does.
+    if (context.watchdog)
+      context.watchdog->lookForDead();
     // A rank's state in the job's memory is the one that all survivors see.
     std::vector<int32_t> ranks;
     uint64_t mask = 0;

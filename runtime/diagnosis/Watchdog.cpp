@@ -22,6 +22,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -197,6 +198,13 @@ void Watchdog::start() {
   ::pthread_sigmask(SIG_BLOCK, &all, &old);
   thread = std::thread([this] { run(); });
   ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+void Watchdog::lookForDead() {
+  for (int rank = 0; rank < context.world; ++rank)
+    if (pollfd ended{pidfds[size_t(rank)], POLLIN, 0};
+        ended.fd >= 0 && ::poll(&ended, 1, 0) == 1)
+      markDead(rank);
 }
 
 void Watchdog::run() {

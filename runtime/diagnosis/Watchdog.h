@@ -35,6 +35,9 @@ public:
   /// Watch the process of a rank that has joined.
   void watch(int rank);
   void start();
+  /// Note now which processes of this host have ended, if the thread has not
+  /// come to it yet. Any thread, after start().
+  void lookForDead();
 
 private:
   void run();
