@@ -61,21 +61,19 @@ static Problem withCompute(Problem scaled, double factor) {
 /// What `schedule`, made for a problem with other times, is for this one.
 static void judge(const Problem &problem, Schedule &schedule,
                   const Schedule &plain) {
-  Outcome now = outcome(problem, schedule.actions);
+  Outcome found = outcome(problem, schedule.actions);
   schedule.secondsBefore = plain.secondsBefore;
-  schedule.secondsAfter = now.seconds;
+  schedule.secondsAfter = found.seconds;
   schedule.computeSeconds = plain.computeSeconds;
   for (Decision &decision : schedule.decisions) {
     decision.seconds = problem.nodes[decision.node].seconds;
-    decision.hidden = std::min(now.hidden[decision.node], decision.seconds);
-    if (decision.reason != Reason::Hidden &&
-        decision.reason != Reason::PartlyHidden &&
-        decision.reason != Reason::ConsumerNext)
-      continue;
-    decision.reason = decision.hidden >= decision.seconds * (1 - 1e-6)
-                          ? Reason::Hidden
-                      : decision.hidden > 0 ? Reason::PartlyHidden
-                                            : Reason::ConsumerNext;
+    decision.hidden = std::min(found.hidden[decision.node], decision.seconds);
+    Reason now = howFar(decision.hidden, decision.seconds);
+    bool held = decision.reason == Reason::MemoryLimit && now != Reason::Hidden;
+    if (!held && decision.reason != Reason::MovedByCore &&
+        decision.reason != Reason::StartCost &&
+        decision.reason != Reason::NoGain)
+      decision.reason = now;
   }
 }
 

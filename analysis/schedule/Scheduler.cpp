@@ -527,14 +527,11 @@ Schedule Scheduler::run() {
       decision.reason = Reason::StartCost;
     else if (node.seconds <= 0) // a group of one: there is nothing to hide
       decision.reason = Reason::NoGain;
-    else if (decision.hidden >= node.seconds * (1 - 1e-6))
-      decision.reason = Reason::Hidden;
-    else if (memoryHeld[n])
-      decision.reason = Reason::MemoryLimit;
-    else if (decision.hidden > 0)
-      decision.reason = Reason::PartlyHidden;
     else
-      decision.reason = Reason::ConsumerNext;
+      decision.reason = howFar(decision.hidden, node.seconds);
+    if (memoryHeld[n] && (decision.reason == Reason::PartlyHidden ||
+                          decision.reason == Reason::ConsumerNext))
+      decision.reason = Reason::MemoryLimit;
     result.decisions.push_back(decision);
   }
   if (!gain) {

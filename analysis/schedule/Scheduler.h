@@ -31,6 +31,13 @@ inline constexpr uint32_t kNone = ~0u;
 /// Less than this part of the step is no gain.
 inline constexpr double kLeastGain = 1e-4;
 
+/// How much of a collective that takes `seconds` is hidden, in a word.
+inline Reason howFar(double hidden, double seconds) {
+  return hidden >= seconds * (1 - 1e-6) ? Reason::Hidden
+         : hidden > 0                   ? Reason::PartlyHidden
+                                        : Reason::ConsumerNext;
+}
+
 /// The order as it is given, every collective in place.
 std::vector<Action> givenActions(const Problem &problem);
 
